@@ -1,0 +1,27 @@
+"""Plures: personalised federated learning. Out of one shared model, many personal ones."""
+
+from importlib.metadata import version
+
+from plures import data, local, methods, models, participation, parts, server
+from plures.core.errors import PluresError
+from plures.recipes import EvaluationPlan, RunResult, load_experiment, make_experiment, run, run_experiment
+
+__version__ = version("plures")
+
+__all__ = [
+    "EvaluationPlan",
+    "PluresError",
+    "RunResult",
+    "__version__",
+    "data",
+    "load_experiment",
+    "local",
+    "make_experiment",
+    "methods",
+    "models",
+    "participation",
+    "parts",
+    "run",
+    "run_experiment",
+    "server",
+]

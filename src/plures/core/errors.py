@@ -1,0 +1,76 @@
+"""Every error Plures raises on purpose.
+
+PluresError
+├── InvalidInput            found before round 1; lists every problem at once
+│   ├── InvalidConfig       an experiment file or an option
+│   ├── InvalidData         a client's examples or labels
+│   ├── InvalidModel        the network, or its output size
+│   └── InvalidSplit        which parameters are whose
+├── ClientFailed            a client could not finish its work in a round
+│   └── Diverged            a loss or an upload is no longer a number
+└── RunFolderError          a run folder that cannot be written or read
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class PluresError(Exception):
+    """The family: catch this to catch everything Plures raises on purpose."""
+
+
+class InvalidInput(PluresError):
+    """Something given to Plures cannot work; says what, where, and what to do."""
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        if len(self.problems) == 1:
+            return self.problems[0]
+        lines = "\n".join(f"  {number}. {problem}" for number, problem in enumerate(self.problems, 1))
+        return f"{len(self.problems)} problems:\n{lines}"
+
+
+class InvalidConfig(InvalidInput):
+    """An experiment file or an option is wrong."""
+
+
+class InvalidData(InvalidInput):
+    """A client's examples or labels cannot be used."""
+
+
+class InvalidModel(InvalidInput):
+    """The network does not fit the data or the method."""
+
+
+class InvalidSplit(InvalidInput):
+    """The parameters cannot be split as asked."""
+
+
+class ClientFailed(PluresError):
+    """A client could not finish its work in a round."""
+
+    def __init__(self, what: str, *, client: str, round: int, phase: str, remedy: str) -> None:
+        self.client, self.round, self.phase = client, round, phase
+        super().__init__(f"{what} (client {client}, round {round}, phase {phase}). {remedy}")
+
+
+class Diverged(ClientFailed):
+    """A loss or an upload is no longer a finite number."""
+
+
+class RunFolderError(PluresError):
+    """A run folder cannot be written or read."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence naming the nearest known words, or the whole list if none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    if near:
+        return "Did you mean " + " or ".join(f"'{name}'" for name in near) + "?"
+    return "Known: " + ", ".join(names) + "."

@@ -1,0 +1,71 @@
+"""The loop over rounds: draw a cohort, run the round, commit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from plures.core.client import Result
+from plures.core.context import Engine, Population, RoundContext, RoundReport, Server, Store
+from plures.core.method import Visit
+from plures.core.program import Program
+from plures.core.round import weighted_round
+
+
+class Drawn(Protocol):
+    @property
+    def clients(self) -> tuple[int, ...]: ...
+
+    @property
+    def inclusion(self) -> float: ...
+
+
+class Sampler(Protocol):
+    """Draws the cohort of a round, from nothing but the seed and the round."""
+
+    def draw(self, num_clients: int, round: int, seed: int) -> Drawn: ...
+
+
+class Committed(NamedTuple):
+    """A round that is in force."""
+
+    server: Server
+    report: RoundReport
+
+
+def train(
+    program: Program,
+    population: Population,
+    *,
+    rounds: int,
+    sampler: Sampler,
+    engine: Engine,
+    store: Store,
+    server: Server | None = None,
+    on_result: Callable[[Visit, Result], None] | None = None,
+) -> Iterator[Committed]:
+    """Yield each round once it is whole; whoever stops asking stops the run at a whole round."""
+    server = start(program) if server is None else server
+    run_round = program.method.run_round or weighted_round
+    while server.round < rounds:
+        cohort = sampler.draw(population.num_clients, server.round + 1, program.seed)
+        outcome = run_round(
+            RoundContext(
+                program=program,
+                engine=engine,
+                population=population,
+                store=store,
+                server=server,
+                clients=cohort.clients,
+                inclusion=cohort.inclusion,
+                on_result=on_result,
+            )
+        )
+        store.commit(outcome.server.round, outcome.states)
+        server = outcome.server
+        yield Committed(server, outcome.report)
+
+
+def start(program: Program) -> Server:
+    """The server before round 1."""
+    return Server(round=0, shared=program.initial_shared(), optimizer={})

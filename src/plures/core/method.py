@@ -1,0 +1,195 @@
+"""What a method may say: phases on a client, an upload, a weight, a server step. Nothing here runs anything.
+
+A method is data. Engines execute it; it never sees an engine, and an engine never looks inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from plures.core.types import Batch, Facts, Params, Part, Schedule
+
+if TYPE_CHECKING:
+    from plures.core.context import RoundContext, RoundOutcome
+    from plures.core.problem import Outcome, Problem
+
+OptimizerState = dict[str, Params]
+"""Named groups of tensors ("momentum", "first", "second", ...), so that it can be saved as it is."""
+
+View = Callable[[Params, Tensor], Params]
+"""Parameters and inputs -> the parameters the network sees: masks, gates and twins are views."""
+
+Scale = Callable[[Facts], float]
+"""Multiplies the gradients of a phase."""
+
+
+class Optimizer(Protocol):
+    """A pair of pure functions with a rate, used alike on clients and on the server."""
+
+    @property
+    def lr(self) -> Schedule: ...
+
+    def init(self, params: Params) -> OptimizerState: ...
+
+    def update(
+        self, grads: Params, state: OptimizerState, params: Params, lr: float
+    ) -> tuple[Params, OptimizerState]: ...
+
+
+class Budget(Protocol):
+    """How long a phase lasts, and on which examples of the client."""
+
+    @property
+    def stream(self) -> str:
+        """Phases with the same stream see the same batches in the same order."""
+
+    def batches(self, num_examples: int, generator: torch.Generator) -> Iterator[Tensor | None]:
+        """Indices of each batch in turn; None stands for all examples, without a copy."""
+
+
+class Split(Protocol):
+    """Decides for each parameter and moving buffer of a model whose it is."""
+
+    def resolve(self, model: nn.Module) -> dict[str, Part]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What one client knows while it works in one round."""
+
+    client: int
+    round: int
+    seed: int
+    data: Batch
+    facts: Facts
+    received: Params
+    """The shared part as downloaded."""
+    state: Params
+    """What the client kept from its last visit, or its initial state."""
+    initial: Params
+    """What the client kept before it was ever visited."""
+
+
+Penalty = Callable[[Params, Visit], Tensor]
+"""Added to the loss: proximal terms and regularisers."""
+
+
+class Upload(NamedTuple):
+    """What one client sends: values, and how much it held of each coordinate (None: all of it)."""
+
+    values: Params
+    held: Params | None = None
+
+
+MakeUpload = Callable[[Visit, Params, Params], Upload]
+"""(visit, trained, observed) -> upload; `trained` has the shared names only, `observed` the kept gradients."""
+
+Download = Callable[[Params, Params], Params]
+"""(shared part, client state) -> what the client receives: all of it, masked, or sliced."""
+
+Extend = Callable[[Params], Mapping[Part, Params]]
+"""(the model's own parameters) -> parameters the method adds, by part: twins, gates, masks."""
+
+Start = Callable[[Params, torch.Generator], Params]
+"""(common initial state, the client's generator) -> this client's initial state."""
+
+Refresh = Callable[["Problem", Params], Params]
+"""After the phases: (what may be asked, parameters) -> parameters with new masks or other kept state."""
+
+Solver = Callable[["Problem"], "Outcome"]
+"""How a phase is carried out; the default takes one optimiser step per batch of the budget."""
+
+RunRound = Callable[["RoundContext"], "RoundOutcome"]
+"""The second door: a round of its own, on the same engines, stores and evaluation (see `core/round.py`)."""
+
+
+class Weight(NamedTuple):
+    """How uploads are summed: (sum of `share` * upload) / (sum of `per`); `per` None: not divided."""
+
+    name: str
+    share: Callable[[Facts], float]
+    per: Callable[[Facts], float] | None
+
+
+def own_parameters(params: Params, inputs: Tensor) -> Params:
+    """The view that changes nothing: the network sees its own parameters."""
+    return params
+
+
+def one(facts: Facts) -> float:
+    """The scale that changes nothing."""
+    return 1.0
+
+
+def whole_shared_part(shared: Params, state: Params) -> Params:
+    """The download of most methods."""
+    return shared
+
+
+def nothing_added(params: Params) -> Mapping[Part, Params]:
+    """The extension of most methods."""
+    return {}
+
+
+def common_start(state: Params, generator: torch.Generator) -> Params:
+    """Every client starts from the model's own initial values."""
+    return state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Train some parts on one client; the other parts hold still."""
+
+    train: Part | tuple[Part, ...]
+    budget: Budget
+    optimizer: Optimizer | Mapping[Part, Optimizer]
+    observe: Part | None = None
+    """Part whose gradient is kept for the upload, not applied."""
+    scale: Scale = one
+    view: View = own_parameters
+    penalty: Penalty | None = None
+    clip_norm: float | Mapping[Part, float] | None = None
+    """Largest norm of the gradients: jointly over all that moves, or of each part."""
+    solver: Solver | None = None
+    """None: one optimiser step per batch."""
+
+    @property
+    def moves(self) -> tuple[Part, ...]:
+        return (self.train,) if isinstance(self.train, str) else self.train
+
+    @property
+    def name(self) -> str:
+        moved = "+".join(self.moves)
+        return moved if self.observe is None else f"{moved} observing {self.observe}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """All that distinguishes one method from another."""
+
+    split: Split
+    local: tuple[Phase, ...]
+    """In this order, on each client of the cohort."""
+    upload: MakeUpload
+    weight: Weight
+    server: Optimizer | Mapping[Part, Optimizer]
+    """Moves what is shared against the weighted sum of the uploads: one for all of it, or one per part."""
+    download: Download = whole_shared_part
+    per_coordinate: bool = False
+    """Divide by what the cohort held of each coordinate; what nobody held stays as it was."""
+    extend: Extend = nothing_added
+    start: Start = common_start
+    refresh: Refresh | None = None
+    predict: View = own_parameters
+    """The personal model, for evaluation."""
+    adapt: tuple[Phase, ...] = ()
+    """How a client gets its own model from the shared one without federated rounds: fine-tuning, newcomers."""
+    stateful: bool = True
+    """False: a client forgets its own part after each visit."""
+    run_round: RunRound | None = None
+    """For methods that do not fit one upload, one weighted sum and one server step."""

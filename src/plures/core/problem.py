@@ -1,0 +1,122 @@
+"""One phase on one client: what a solver may ask, and the solver of nearly every phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from plures.core.clipping import clip_by_norm
+from plures.core.method import Optimizer, Phase, Visit
+from plures.core.program import Binding
+from plures.core.seeds import generator
+from plures.core.types import Batch, Params
+
+Gradient = Callable[[Callable[[Params], Tensor], Params], tuple[Params, Tensor]]
+"""(loss, point) -> (gradients, loss at that point)."""
+
+
+def eager_gradient(loss: Callable[[Params], Tensor], point: Params) -> tuple[Params, Tensor]:
+    """Gradients by autograd; a parameter the loss does not depend on has gradient zero."""
+    leaves = {name: value.detach().requires_grad_() for name, value in point.items()}
+    value = loss(leaves)
+    grads = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
+    return dict(zip(leaves, grads, strict=True)), value.detach()
+
+
+class Outcome(NamedTuple):
+    """What a phase leaves behind."""
+
+    params: Params
+    observed: Params
+    loss: Tensor
+    """Mean over the updates; zero where there was none."""
+    passes: float
+    """Passes of the client's examples through the network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One phase on one client: all a solver may ask."""
+
+    phase: Phase
+    visit: Visit
+    binding: Binding
+    params: Params
+    gradient: Gradient = eager_gradient
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches of the phase's budget; the same stream gives the same batches in every phase."""
+        data, budget = self.visit.data, self.phase.budget
+        draws = generator(self.visit.seed, "batches", self.visit.round, self.visit.client, budget.stream)
+        for indices in budget.batches(data.num_examples, draws):
+            yield data if indices is None else Batch(data.inputs[indices], data.targets[indices])
+
+    def loss(self, params: Params, batch: Batch) -> Tensor:
+        """The loss of the phase: what the view shows to the network, and the penalty."""
+        value = self.binding.task.loss(self.phase.view(params, batch.inputs), batch)
+        return value if self.phase.penalty is None else value + self.phase.penalty(params, self.visit)
+
+    def gradients(self, params: Params, batch: Batch, names: list[str]) -> tuple[Params, Tensor]:
+        """Gradients of the phase's loss for some names, the others held still."""
+        point = {name: params[name] for name in names}
+        return self.gradient(lambda watched: self.loss(params | watched, batch), point)
+
+    def moving_names(self) -> list[str]:
+        return self.binding.names(*self.phase.moves)
+
+    def observed_names(self) -> list[str]:
+        return [] if self.phase.observe is None else self.binding.names(self.phase.observe)
+
+    def optimizers(self) -> list[tuple[Optimizer, list[str]]]:
+        """Each optimiser of the phase with the names it moves."""
+        chosen = self.phase.optimizer
+        if not isinstance(chosen, Mapping):
+            return [(chosen, self.moving_names())]
+        return [(chosen[part], self.binding.names(part)) for part in self.phase.moves]
+
+    def clipped(self, grads: Params) -> Params:
+        limit = self.phase.clip_norm
+        if limit is None:
+            return grads
+        if not isinstance(limit, Mapping):
+            return clip_by_norm(grads, limit)
+        return {
+            name: value
+            for part in self.phase.moves
+            for name, value in clip_part(grads, self.binding.names(part), limit.get(part)).items()
+        }
+
+
+def clip_part(grads: Params, names: list[str], limit: float | None) -> Params:
+    mine = {name: grads[name] for name in names}
+    return mine if limit is None else clip_by_norm(mine, limit)
+
+
+def descend(problem: Problem) -> Outcome:
+    """One optimiser step per batch of the budget: the solver of nearly every phase."""
+    phase, visit, params = problem.phase, problem.visit, problem.params
+    moving, watched = problem.moving_names(), problem.observed_names()
+    scale, scaled = phase.scale(visit.facts), phase.scale(visit.facts) != 1.0
+    movers = [(rule, names, rule.lr(visit.round)) for rule, names in problem.optimizers()]
+    states = [rule.init({name: params[name] for name in names}) for rule, names, _ in movers]
+    observed: Params = {}
+    losses: list[Tensor] = []
+    num_seen = 0
+    for batch in problem.batches():
+        grads, loss = problem.gradients(params, batch, moving + watched)
+        observed = {name: grads[name] for name in watched}
+        step = problem.clipped({name: grads[name] for name in moving})
+        if scaled:
+            step = {name: scale * value for name, value in step.items()}
+        for number, (rule, names, lr) in enumerate(movers):
+            mine = {name: params[name] for name in names}
+            mine, states[number] = rule.update({name: step[name] for name in names}, states[number], mine, lr)
+            params = params | mine
+        losses.append(loss)
+        num_seen += batch.num_examples
+    mean_loss = torch.stack(losses).mean() if losses else torch.zeros(())
+    return Outcome(params, observed, mean_loss, num_seen / visit.data.num_examples)

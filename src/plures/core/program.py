@@ -1,0 +1,120 @@
+"""A method bound to its networks: whose each parameter is, and what everybody starts from."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from plures.core.method import Method, View
+from plures.core.seeds import generator, global_draws
+from plures.core.task import Loss, Task
+from plures.core.types import Params, Part, Parts, select, stays, travels
+
+MODULES_KEPT = 64
+"""Networks kept in memory when clients have architectures of their own; others are built again on demand."""
+
+
+class Networks(Protocol):
+    """Which client has which network: clients with the same key have the same architecture."""
+
+    def key(self, client: int) -> Hashable: ...
+
+    def build(self, key: Hashable) -> nn.Module:
+        """The network of that key; initial values come from torch's global generator, which the caller has keyed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneNetwork:
+    """Every client has the same architecture."""
+
+    module: nn.Module
+
+    def key(self, client: int) -> Hashable:
+        return None
+
+    def build(self, key: Hashable) -> nn.Module:
+        return self.module
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPerClient:
+    """Clients may differ in the architecture of their personal part."""
+
+    make: Callable[[Hashable], nn.Module]
+    key_of: Callable[[int], Hashable]
+
+    def key(self, client: int) -> Hashable:
+        return self.key_of(client)
+
+    def build(self, key: Hashable) -> nn.Module:
+        return self.make(key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binding:
+    """A method on one architecture."""
+
+    task: Task
+    parts: Parts
+    values: Params
+    """Initial value of every name."""
+
+    def names(self, *parts: Part) -> list[str]:
+        return [name for name, part in self.parts.items() if part in parts]
+
+    def picked(self, accept: Callable[[Part], bool]) -> Params:
+        return select(self.values, self.parts, accept)
+
+    def predict(self, view: View, params: Params, inputs: Tensor) -> Tensor:
+        return self.task.output(view(params, inputs), inputs)
+
+
+class Program:
+    """Everything that stays the same during a run, apart from data."""
+
+    def __init__(self, method: Method, networks: Networks, *, loss: Loss, seed: int, device: str = "cpu") -> None:
+        self.method = method
+        self.networks = networks
+        self.loss = loss
+        self.seed = seed
+        self.device = torch.device(device)
+        self._bindings: OrderedDict[Hashable, Binding] = OrderedDict()
+
+    def binding(self, client: int) -> Binding:
+        key = self.networks.key(client)
+        if key not in self._bindings:
+            with global_draws(self.seed, "model"):
+                module = self.networks.build(key)
+            self._bindings[key] = self._bind(module)
+            if len(self._bindings) > MODULES_KEPT:
+                self._bindings.popitem(last=False)
+        self._bindings.move_to_end(key)
+        return self._bindings[key]
+
+    def _bind(self, module: nn.Module) -> Binding:
+        task = Task(module, self.loss, self.device)
+        parts: dict[str, Part] = dict(self.method.split.resolve(task.module))
+        values = task.parameters | task.moving_buffers
+        for part, added in self.method.extend(task.parameters).items():
+            parts |= dict.fromkeys(added, part)
+            values = values | {name: value.detach().to(self.device) for name, value in added.items()}
+        return Binding(task=task, parts=parts, values=values)
+
+    def initial_shared(self) -> Params:
+        """What the server holds before round 1; the first client's network is the reference."""
+        return self.binding(0).picked(travels)
+
+    def initial_state(self, client: int) -> Params:
+        """What a client holds before its first visit."""
+        kept = self.binding(client).picked(stays)
+        return self.method.start(kept, generator(self.seed, "start", client)) if kept else kept
+
+    def has_global_model(self) -> bool:
+        """Whether the shared part alone is a whole network."""
+        binding = self.binding(0)
+        return all(not stays(binding.parts[name]) for name in binding.task.names)

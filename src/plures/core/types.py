@@ -1,0 +1,79 @@
+"""The words everything else is written in: parameters, parts, batches, facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+Params = dict[str, Tensor]
+"""Flat, named as in `model.named_parameters()`; what a method adds has names of its own."""
+
+Part = str
+"""Whose a parameter is: "shared" (and "shared.*") travels, every other part stays on its client."""
+
+SHARED: Part = "shared"
+PERSONAL: Part = "personal"
+SHARED_BUFFERS: Part = "shared.buffers"
+PERSONAL_BUFFERS: Part = "buffers"
+RESET_BUFFERS: Part = "reset.buffers"
+"""Running statistics forgotten after each visit, and estimated anew for evaluation."""
+FROZEN: Part = "frozen"
+"""The same on all clients from the start: never trained, never sent."""
+
+Parts = Mapping[str, Part]
+"""Every name with its part: total over the parameters and moving buffers of a model."""
+
+Schedule = Callable[[int], float]
+"""From the round (the first is 1) to a rate; constant within a round."""
+
+
+class Batch(NamedTuple):
+    """Examples of one client: inputs and targets, first dimension the example."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    @property
+    def num_examples(self) -> int:
+        return int(self.targets.shape[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What weights may depend on: sizes of a client, its cohort and the population."""
+
+    examples: int
+    cohort_examples: int
+    all_examples: int
+    cohort_clients: int
+    all_clients: int
+    inclusion: float
+    """Probability that this client is in a cohort, known before the cohort is drawn."""
+
+
+def travels(part: Part) -> bool:
+    """Whether a part is ever sent: only "shared" and its sub-parts are."""
+    return part == SHARED or part.startswith(SHARED + ".")
+
+
+def stays(part: Part) -> bool:
+    """Whether a client keeps a part from visit to visit."""
+    return not travels(part) and not is_constant(part)
+
+
+def is_constant(part: Part) -> bool:
+    """Whether a part has its initial value at the start of every visit, for everybody."""
+    return part in (RESET_BUFFERS, FROZEN)
+
+
+def select(params: Params, parts: Parts, accept: Callable[[Part], bool]) -> Params:
+    """The parameters whose part is accepted, in order."""
+    return {name: value for name, value in params.items() if accept(parts[name])}
+
+
+def sum_bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of the values of some tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

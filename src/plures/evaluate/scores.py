@@ -1,0 +1,96 @@
+"""Scores of clients, and the numbers that stand for many clients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+ModelKind = Literal["global", "personal", "post_local", "finetuned"]
+"""Protocols E1 to E4: the shared model; the client's own; its own right after training; its own after fine-tuning."""
+SplitName = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientScore:
+    """How one model does on one client's examples."""
+
+    client: int
+    examples: int
+    accuracy: float
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One kind of model on one split, client by client; two kinds never share a list."""
+
+    model: ModelKind
+    split: SplitName
+    scores: tuple[ClientScore, ...]
+    sampled: bool = False
+    """Only the clients of the round's cohort, not all."""
+
+    @property
+    def name(self) -> str:
+        return f"{'sampled/' if self.sampled else ''}{self.model}/{self.split}"
+
+    def summaries(self) -> dict[str, Summary]:
+        """By metric name, such as `personal/test/accuracy`; empty if no client had examples."""
+        if not self.scores:
+            return {}
+        sizes = [score.examples for score in self.scores]
+        return {
+            f"{self.name}/accuracy": summarise([score.accuracy for score in self.scores], sizes),
+            f"{self.name}/loss": summarise([score.loss for score in self.scores], sizes, worst_is="largest"),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One metric over clients."""
+
+    weighted: float
+    """By examples: what pooling all clients would give."""
+    mean: float
+    std: float
+    """Over clients, divided by their number (ddof 0)."""
+    bottom_decile: float
+    """The element floor(n / 10), counted from 0, of the clients sorted from the worst."""
+    worst: float
+
+
+def summarise(
+    values: Sequence[float], sizes: Sequence[int], *, worst_is: Literal["smallest", "largest"] = "smallest"
+) -> Summary:
+    """The summary of one value per client."""
+    mean = math.fsum(values) / len(values)
+    from_worst = sorted(values, reverse=worst_is == "largest")
+    return Summary(
+        weighted=math.fsum(value * size for value, size in zip(values, sizes, strict=True)) / sum(sizes),
+        mean=mean,
+        std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
+        bottom_decile=from_worst[len(values) // 10],
+        worst=from_worst[0],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Clients better, worse and equal under one run than under another, by accuracy on the same examples."""
+
+    helped: int
+    hurt: int
+    same: int
+
+
+def compare(scores: Sequence[ClientScore], reference: Sequence[ClientScore]) -> Comparison:
+    """Count clients by the sign of their difference to the reference."""
+    before = {score.client: score.accuracy for score in reference}
+    changes = [score.accuracy - before[score.client] for score in scores if score.client in before]
+    return Comparison(
+        helped=sum(change > 0 for change in changes),
+        hurt=sum(change < 0 for change in changes),
+        same=sum(change == 0 for change in changes),
+    )

@@ -1,0 +1,38 @@
+"""Twins: a second set of parameters, kept by the client, that the network can be made to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from plures.core.errors import InvalidModel
+from plures.core.types import PERSONAL, Params, Part
+
+__all__ = ["original", "twin", "twin_of", "with_twin"]
+
+PREFIX = "twin."
+
+
+def twin_of(name: str) -> str:
+    """The name of a parameter's twin."""
+    return PREFIX + name
+
+
+def with_twin(params: Params) -> Mapping[Part, Params]:
+    """The extension that gives every parameter a personal twin, equal to it at the start."""
+    taken = [name for name in params if name.startswith(PREFIX)]
+    if taken:
+        raise InvalidModel(f"the model has a parameter '{taken[0]}', but '{PREFIX}' names twins. Rename that module.")
+    return {PERSONAL: {twin_of(name): value.detach().clone() for name, value in params.items()}}
+
+
+def twin(params: Params, inputs: Tensor) -> Params:
+    """The network sees the twins, and the original of what has no twin (running statistics)."""
+    twins = {name.removeprefix(PREFIX): value for name, value in params.items() if name.startswith(PREFIX)}
+    return original(params, inputs) | twins
+
+
+def original(params: Params, inputs: Tensor) -> Params:
+    """The network sees its own parameters, no twins."""
+    return {name: value for name, value in params.items() if not name.startswith(PREFIX)}

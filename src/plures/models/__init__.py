@@ -1,0 +1,12 @@
+"""Networks by plain names, and networks that differ between clients."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from plures.models.mlp import mlp
+from plures.models.networks import per_client, with_own_heads
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp}
+
+__all__ = ["MODELS", "mlp", "per_client", "with_own_heads"]

@@ -1,0 +1,123 @@
+"""Ways to name parameters of any module: by pattern, by role, and by combining those."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from plures.core.errors import InvalidSplit
+
+Names = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Chooses parameters of a module; combine with `|` (either), `&` (both) and `-` (without)."""
+
+    description: str
+    find: Callable[[nn.Module], Names]
+
+    def __call__(self, model: nn.Module) -> Names:
+        return self.find(model)
+
+    def __or__(self, other: Selector) -> Selector:
+        return Selector(f"{self} | {other}", lambda model: self(model) | other(model))
+
+    def __and__(self, other: Selector) -> Selector:
+        return Selector(f"{self} & {other}", lambda model: self(model) & other(model))
+
+    def __sub__(self, other: Selector) -> Selector:
+        return Selector(f"{self} - ({other})", lambda model: self(model) - other(model))
+
+    def __str__(self) -> str:
+        return self.description
+
+
+def patterns(*globs: str) -> Selector:
+    """Parameters whose names match any glob, such as "head.*" or "*.norm?.weight"."""
+    return Selector(", ".join(globs), lambda model: frozenset().union(*(matches(model, glob) for glob in globs)))
+
+
+def head() -> Selector:
+    """The last layer with parameters, in the order the module registers them."""
+    return Selector("head()", lambda model: frozenset(layers_with_parameters(model)[-1]))
+
+
+def first_layer() -> Selector:
+    """The first layer with parameters, in the order the module registers them."""
+    return Selector("first_layer()", lambda model: frozenset(layers_with_parameters(model)[0]))
+
+
+def all_shared() -> Selector:
+    """No parameter: as the personal part, it leaves everything shared."""
+    return Selector("all_shared()", lambda model: frozenset())
+
+
+def all_personal() -> Selector:
+    """Every parameter: as the personal part, it leaves nothing shared."""
+    return Selector("all_personal()", lambda model: frozenset(names_of(model)))
+
+
+ROLES: dict[str, Callable[[], Selector]] = {
+    "head": head,
+    "first_layer": first_layer,
+    "all_shared": all_shared,
+    "all_personal": all_personal,
+}
+
+
+def as_selector(value: Selector | str | Sequence[str]) -> Selector:
+    """A selector, the name of a role such as "head", a glob, or a list of those."""
+    if isinstance(value, Selector):
+        return value
+    words = [value] if isinstance(value, str) else list(value)
+    if not words:
+        return all_shared()
+    selectors = [
+        ROLES[word.removesuffix("()")]() if word.removesuffix("()") in ROLES else patterns(word) for word in words
+    ]
+    chosen = selectors[0]
+    for selector in selectors[1:]:
+        chosen = chosen | selector
+    return chosen
+
+
+def names_of(model: nn.Module) -> list[str]:
+    return [name for name, _ in model.named_parameters()]
+
+
+def matches(model: nn.Module, glob: str) -> Names:
+    names = names_of(model)
+    found = frozenset(name for name in names if fnmatchcase(name, glob))
+    if not found:
+        raise InvalidSplit(f"The pattern '{glob}' matches no parameter of {type(model).__name__}. {near(glob, names)}")
+    return found
+
+
+def near(glob: str, names: Sequence[str]) -> str:
+    """What the writer of a pattern may have meant: layers and parameters with names like it."""
+    layers = {name.rsplit(".", 1)[0] + ".*" for name in names if "." in name}
+    candidates = sorted(layers) + list(names)
+    close = difflib.get_close_matches(glob, candidates, n=3, cutoff=0.4)
+    if close:
+        return "Near matches: " + ", ".join(f"'{name}'" for name in close) + "."
+    return "Its parameters: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") + "."
+
+
+def layers_with_parameters(model: nn.Module) -> list[list[str]]:
+    """Names of the parameters of each layer that has its own, in order of registration."""
+    found = [list(own(layer, prefix)) for prefix, layer in model.named_modules()]
+    known = set(names_of(model))
+    layers = [[name for name in names if name in known] for names in found]
+    layers = [names for names in layers if names]
+    if not layers:
+        raise InvalidSplit(f"{type(model).__name__} has no parameters: there is nothing to train.")
+    return layers
+
+
+def own(layer: nn.Module, prefix: str) -> Iterable[str]:
+    return (name for name, _ in layer.named_parameters(prefix, recurse=False))

@@ -1,0 +1,46 @@
+"""A full run as a function or as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plures.recipes.build import build
+from plures.recipes.experiment import Experiment, load_experiment, make_experiment
+from plures.recipes.recorder import EvaluationPlan
+from plures.recipes.results import RunResult
+from plures.recipes.running import run
+from plures.recipes.watching import Watcher
+
+__all__ = [
+    "EvaluationPlan",
+    "Experiment",
+    "RunResult",
+    "Watcher",
+    "load_experiment",
+    "make_experiment",
+    "run",
+    "run_experiment",
+]
+
+
+def run_experiment(
+    experiment: Experiment, *, out: str | Path | None = None, title: str | None = None, watcher: Watcher | None = None
+) -> RunResult:
+    """Run an experiment file's content; the folder is `out`, else the file's own, else none is written."""
+    built = build(experiment)
+    return run(
+        built.method,
+        built.federation,
+        built.networks,
+        rounds=experiment.rounds,
+        cohort=experiment.cohort if experiment.participation is None else built.sampler,
+        seed=experiment.seed,
+        engine=experiment.engine,
+        device=experiment.device,
+        evaluation=built.plan,
+        out=out or experiment.out,
+        title=title or built.info.name,
+        headline=built.info.headline,
+        configuration=built.configuration,
+        watcher=watcher,
+    )

@@ -1,0 +1,183 @@
+"""An experiment file: what may stand in it, and what it means when it stands alone.
+
+`method = "pflego"` is a whole experiment: everything else has a default.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plures.core.errors import InvalidConfig, did_you_mean
+from plures.evaluate import ModelKind, SplitName
+
+RESERVED = ("capacity", "pipeline", "wire", "faults", "privacy", "checkpoint", "track", "tune", "deploy")
+"""Tables that later versions will read."""
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class FreeTable(BaseModel):
+    """A table whose further keys are the options of what it names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Data(FreeTable):
+    """Where examples come from and how they are dealt; further keys are the partitioner's options."""
+
+    source: str = "digits"
+    partition: str = "by_class"
+    clients: int = Field(default=20, ge=1)
+    label_space: Literal["global", "local"] = "global"
+    split: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    seed: int = 0
+
+
+class Model(FreeTable):
+    """A network by name, or a function "package.module:name"; further keys are its options."""
+
+    name: str = "mlp"
+
+
+class Split(Table):
+    """Which parameters are personal, and whose the running statistics are."""
+
+    personal: str | list[str] | None = None
+    buffers: Literal["shared", "personal", "reset"] | None = None
+
+
+class ServerTable(FreeTable):
+    """The server's optimiser and the weights of uploads; further keys are the optimiser's options."""
+
+    optimizer: str | None = None
+    weight: str | None = None
+
+
+class Evaluation(Table):
+    """When and what to evaluate."""
+
+    every: int = Field(default=5, ge=1)
+    models: list[ModelKind] | None = None
+    splits: list[SplitName] = ["validation", "test"]
+    post_local: bool = False
+
+
+class Participation(FreeTable):
+    """Who takes part, for rules that one number cannot say; further keys are the rule's options."""
+
+    rule: str
+
+
+class Experiment(Table):
+    """A whole experiment."""
+
+    method: str
+    rounds: int = Field(default=50, ge=1)
+    cohort: int | float | Literal["all"] = "all"
+    seed: int = 0
+    engine: str = "sequential"
+    device: str = "cpu"
+    out: str | None = None
+    data: Data = Data()
+    model: Model = Model()
+    split: Split = Split()
+    method_options: dict[str, Any] = {}
+    server: ServerTable = ServerTable()
+    evaluation: Evaluation = Evaluation()
+    participation: Participation | None = None
+
+
+def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment file; overrides such as "rounds=50" or "data.clients=10" replace what stands in it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(f"{path} is not valid TOML: {error}.") from error
+    for override in overrides:
+        apply_override(table, override)
+    return make_experiment(table)
+
+
+def apply_override(table: dict[str, Any], override: str) -> None:
+    """Set one key of a nested table from text such as "data.clients=10"."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise InvalidConfig(f"'{override}' is not of the form KEY=VALUE, such as rounds=50 or data.clients=10.")
+    *tables, last = key.strip().split(".")
+    for name in tables:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise InvalidConfig(f"'{key.strip()}' goes through '{name}', which is a value and not a table.")
+    table[last] = parse_value(text.strip())
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value; what is none is taken as plain text, so that quotes may be left out."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def make_experiment(table: Mapping[str, Any]) -> Experiment:
+    """Check a table of options; every problem is told at once."""
+    reserved = [f"[{name}] is reserved for a later version; remove it." for name in RESERVED if name in table]
+    if reserved:
+        raise InvalidConfig(reserved)
+    if "cohort" in table and "participation" in table:
+        raise InvalidConfig("Both cohort and [participation] say who takes part. Keep one of them.")
+    try:
+        return Experiment.model_validate(dict(table))
+    except ValidationError as error:
+        raise InvalidConfig([explain(problem) for problem in distinct(error)]) from None
+
+
+def distinct(error: ValidationError) -> list[Any]:
+    """One problem per key: a value that fits none of several types is one problem, not several."""
+    seen: dict[tuple[Any, ...], Any] = {}
+    for problem in error.errors():
+        place = tuple(problem["loc"])
+        known = [key for key in place if isinstance(key, int) or is_key(place, key)]
+        seen.setdefault(tuple(known), {**problem, "loc": tuple(known)})
+    return list(seen.values())
+
+
+def is_key(place: tuple[Any, ...], key: Any) -> bool:
+    """Whether a step of a problem's place is a key of the file, and not pydantic's name for a type."""
+    return isinstance(key, str) and (key == place[0] or key in fields_of(place[0]) or place[-1] == key)
+
+
+def explain(problem: Any) -> str:
+    place = [str(step) for step in problem["loc"]]
+    where = ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        known = Experiment.model_fields if len(place) == 1 else fields_of(place[0])
+        return f"Unknown key '{where}'. {did_you_mean(place[-1], known)}"
+    if problem["type"] == "missing":
+        return f"'{where}' is missing. An experiment needs at least: method = \"fedavg\"."
+    return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}."
+
+
+def fields_of(table: Any) -> list[str]:
+    """The known keys of one table of the file."""
+    field = Experiment.model_fields.get(str(table))
+    if field is None:
+        return []
+    kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+    models = [kind for kind in kinds if issubclass(kind, BaseModel)]
+    return [name for model in models for name in model.model_fields]

@@ -1,0 +1,105 @@
+"""Writes a run folder; every file is whole at any moment, or grows by whole lines."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from plures.core.errors import RunFolderError
+from plures.core.types import Params
+from plures.evaluate import Evaluation
+from plures.report import records
+
+States = Iterable[tuple[int, Params]]
+
+
+class RunFolder:
+    """The records of one run, from its first round to its result."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise RunFolderError(f"The folder {path} is not empty. Choose another with --out, or remove it first.")
+        except OSError as error:
+            raise RunFolderError(
+                f"Cannot write to {path}: {error.strerror}. Choose another folder with --out."
+            ) from error
+
+    def write_text(self, name: str, text: str) -> None:
+        self._replace(name, text.encode("utf-8"))
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        self.write_text(name, json.dumps(value, indent=2) + "\n")
+
+    def add_round(self, line: Mapping[str, Any]) -> None:
+        self._append(records.ROUNDS, (json.dumps(line) + "\n").encode("utf-8"))
+
+    def add_clients(self, round: int, evaluations: Iterable[Evaluation], names: Mapping[int, str]) -> None:
+        """One row per client and evaluation, as a gzip member of its own so that each append is whole."""
+        text = io.StringIO(newline="")
+        rows = csv.writer(text)
+        if not (self.path / records.CLIENTS).exists():
+            rows.writerow(records.CLIENT_COLUMNS)
+        for evaluation in evaluations:
+            kind = f"{'sampled/' if evaluation.sampled else ''}{evaluation.model}"
+            for score in evaluation.scores:
+                where = (round, score.client, names[score.client], kind, evaluation.split)
+                rows.writerow([*where, score.examples, f"{score.accuracy:.6g}", f"{score.loss:.6g}"])
+        self._append(records.CLIENTS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
+
+    def save_state(self, shared: Params, states: States) -> None:
+        """The parameters after a whole round."""
+        self._replace(records.SHARED, save(portable(shared)))
+        personal = {f"{client}/{name}": value for client, state in states for name, value in state.items()}
+        self._replace(records.PERSONAL, save(portable(personal)))
+
+    def _replace(self, name: str, content: bytes) -> None:
+        partial = self.path / f".{name}.partial"
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path / name)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise RunFolderError(f"Cannot write {self.path / name}: {error.strerror}.") from error
+
+    def _append(self, name: str, content: bytes) -> None:
+        try:
+            with (self.path / name).open("ab") as file:
+                file.write(content)
+        except OSError as error:
+            raise RunFolderError(f"Cannot write {self.path / name}: {error.strerror}.") from error
+
+
+def portable(params: Params) -> Params:
+    return {name: value.detach().cpu().contiguous().clone() for name, value in params.items()}
+
+
+def state_fingerprint(shared: Params, states: States) -> str:
+    """sha256 over the shared part and every client's own part: names, types, shapes and bits."""
+    digest = hashlib.sha256()
+    add_params(digest, "shared", shared)
+    for client, state in states:
+        add_params(digest, str(client), state)
+    return digest.hexdigest()
+
+
+def add_params(digest: Any, owner: str, params: Params) -> None:
+    for name in sorted(params):
+        value = params[name].detach().cpu().contiguous()
+        digest.update(f"{owner}/{name}:{value.dtype}:{tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")

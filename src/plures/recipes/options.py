@@ -1,0 +1,157 @@
+"""Options of methods, optimisers and budgets as they stand in a file, to the values that code wants, and back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from plures.core.errors import InvalidConfig, did_you_mean
+from plures.core.method import Weight
+from plures.core.rates import Constant
+from plures.local import OPTIMIZERS, SCHEDULES, epochs, steps
+from plures.local.budgets import Epochs, Steps
+from plures.methods import MethodInfo
+from plures.parts import Selector
+from plures.server import SERVER_OPTIMIZERS, WEIGHTS, batches
+
+ALL_OPTIMIZERS: dict[str, Callable[..., Any]] = {**OPTIMIZERS, **SERVER_OPTIMIZERS}
+
+
+def method_options(info: MethodInfo, given: Mapping[str, Any], *, rounds: int) -> dict[str, Any]:
+    """The keyword arguments of a method's function; every problem is told at once."""
+    hints = get_type_hints(info.make, include_extras=True)
+    known = [name for name in inspect.signature(info.make).parameters if name in hints]
+    problems: list[str] = []
+    options: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            problems.append(f"{info.name} has no option '{name}'. {did_you_mean(name, known)}")
+            continue
+        try:
+            options[name] = convert(name, value, hints[name], rounds)
+        except InvalidConfig as error:
+            problems += error.problems
+    if problems:
+        raise InvalidConfig(problems)
+    return options
+
+
+def convert(name: str, value: Any, hint: Any, rounds: int) -> Any:
+    """One value from a file to what the option's type asks for."""
+    marker = marker_of(hint)
+    if marker == "rule":
+        return make_rule(name, value, rounds)
+    if marker == "budget":
+        return make_budget(name, value)
+    if marker == "weight":
+        return make_weight(value)
+    if marker == "selector":
+        return value
+    try:
+        return TypeAdapter(hint).validate_python(value, strict=True)
+    except ValidationError as error:
+        wanted = "; or ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
+        raise InvalidConfig(f"{name} = {value!r}: {wanted[0].lower()}{wanted[1:]}.") from None
+
+
+def marker_of(hint: Any) -> str | None:
+    """The word that a type carries for file readers, also inside `X | None`."""
+    if get_origin(hint) is Annotated:
+        return str(get_args(hint)[1])
+    if get_origin(hint) in (Union, UnionType):
+        return next((marker for kind in get_args(hint) if (marker := marker_of(kind))), None)
+    return None
+
+
+def make_rule(name: str, value: Any, rounds: int) -> Any:
+    """A rate, {schedule = "linear", ...} or {optimizer = "adam", lr = ...}."""
+    if isinstance(value, Mapping) and "optimizer" in value:
+        return make_optimizer({**value, "lr": make_rule(name, value.get("lr", 0.1), rounds)})
+    if isinstance(value, Mapping):
+        return make_schedule(name, value, rounds)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        forms = '0.1, {schedule = "cosine", start = 0.1} or {optimizer = "adam", lr = 0.01}'
+        raise InvalidConfig(f"{name} = {value!r}: give a rate such as {forms}.")
+    return float(value)
+
+
+def make_schedule(name: str, table: Mapping[str, Any], rounds: int) -> Any:
+    """A schedule from its table; it ends with the run unless told otherwise."""
+    kind = table.get("schedule")
+    if kind is None:
+        raise InvalidConfig(f"{name}: a table needs the key 'schedule' or 'optimizer'.")
+    make = lookup("schedule", kind, SCHEDULES)
+    options = {key: value for key, value in table.items() if key != "schedule"}
+    if "rounds" in inspect.signature(make).parameters:
+        options.setdefault("rounds", rounds)
+    return called(f"schedule '{kind}'", make, options)
+
+
+def make_optimizer(table: Mapping[str, Any]) -> Any:
+    kind = table["optimizer"]
+    options = {key: value for key, value in table.items() if key != "optimizer"}
+    return called(f"optimizer '{kind}'", lookup("optimizer", kind, ALL_OPTIMIZERS), options)
+
+
+def make_budget(name: str, value: Any) -> Any:
+    """{epochs = 1, batch = 32} or {steps = 50, batch = "full"}."""
+    if isinstance(value, Mapping) and ("epochs" in value) != ("steps" in value):
+        make = epochs if "epochs" in value else steps
+        count = value["epochs" if "epochs" in value else "steps"]
+        rest = {key: item for key, item in value.items() if key not in ("epochs", "steps")}
+        return called(name, make, {"count": count, **rest})
+    raise InvalidConfig(f'{name} = {value!r}: give {{epochs = 1, batch = 32}} or {{steps = 50, batch = "full"}}.')
+
+
+def make_weight(value: Any) -> Any:
+    """ "samples", "uniform", "global_ht", "round_ht", or {batches = 32}."""
+    if isinstance(value, Mapping) and set(value) == {"batches"}:
+        return called("weight", batches, {"batch": value["batches"]})
+    weight = lookup("weight", value, WEIGHTS)
+    if not isinstance(weight, Weight):
+        raise InvalidConfig(f"weight = {value!r} needs a batch size: weight = {{batches = 32}}.")
+    return weight
+
+
+def lookup(what: str, name: Any, table: Mapping[str, Any]) -> Any:
+    if name not in table:
+        raise InvalidConfig(f"There is no {what} '{name}'. {did_you_mean(str(name), table)}")
+    return table[name]
+
+
+def called(what: str, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Call a maker with options from a file; unknown or missing ones are named."""
+    parameters = inspect.signature(make).parameters
+    known: Iterable[str] = parameters
+    for name in options:
+        if name not in parameters:
+            raise InvalidConfig(f"{what} has no option '{name}'. {did_you_mean(name, known)}")
+    missing = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in options]
+    if missing:
+        raise InvalidConfig(f"{what} needs {', '.join(missing)}.")
+    return make(**options)
+
+
+def to_plain(value: Any) -> Any:
+    """A default of a method as it would stand in a file; None where a file would leave it out."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Epochs | Steps):
+        kind = "epochs" if isinstance(value, Epochs) else "steps"
+        table = {kind: value.count, "batch": value.batch}
+        return table | ({"cap": value.cap} if isinstance(value, Epochs) and value.cap is not None else {})
+    if isinstance(value, Weight):
+        return value.name
+    if isinstance(value, Selector):
+        return str(value).removesuffix("()")
+    return to_plain(value.value) if isinstance(value, Constant) else None
+
+
+def resolved_options(info: MethodInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, and the defaults of all else that a file can say."""
+    defaults = {name: to_plain(p.default) for name, p in inspect.signature(info.make).parameters.items()}
+    return {name: value for name, value in defaults.items() if value is not None} | dict(given)

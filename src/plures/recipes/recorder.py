@@ -1,0 +1,154 @@
+"""Evaluates and records the rounds of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from plures.core.client import Result
+from plures.core.context import RoundReport, Server
+from plures.core.errors import Diverged
+from plures.core.method import Visit
+from plures.core.program import Program
+from plures.core.types import Params
+from plures.data import Federation
+from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
+from plures.recipes.folder import RunFolder, state_fingerprint
+from plures.recipes.results import RunResult, Status
+from plures.report import records
+from plures.stores.memory import MemoryStore
+
+COSTS = ("bytes_down", "bytes_up", "network_passes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan:
+    """When and what to evaluate; the last round always is."""
+
+    every: int = 5
+    models: tuple[ModelKind, ...] | None = None
+    """None: the global model where there is one, the personal one, and the one the method is judged by."""
+    splits: tuple[SplitName, ...] = ("validation", "test")
+    post_local: bool = False
+    """Also the cohort's own models right after training, before the server step."""
+
+
+class Selected(NamedTuple):
+    """The round with the best validation accuracy so far."""
+
+    accuracy: float
+    round: int
+    metrics: dict[str, Summary]
+
+
+class Recorder:
+    """Keeps what a run will report; with a folder, on disk as well."""
+
+    def __init__(
+        self,
+        program: Program,
+        federation: Federation,
+        *,
+        plan: EvaluationPlan,
+        headline: ModelKind,
+        title: str,
+        rounds: int,
+        facts: dict[str, Any],
+        folder: RunFolder | None,
+    ) -> None:
+        self.program, self.federation, self.plan, self.headline = program, federation, plan, headline
+        self.title, self.rounds, self.facts, self.folder = title, rounds, facts, folder
+        self.store = MemoryStore()
+        self.evaluator = Evaluator(program, federation, self.store)
+        self.models = plan.models or usual_models(program, headline)
+        self.history: list[dict[str, Any]] = []
+        self.latest: list[Evaluation] = []
+        self.selected: Selected | None = None
+        self.costs: dict[str, float] = dict.fromkeys(COSTS, 0)
+        self.after_training: dict[SplitName, list[ClientScore]] = {}
+
+    def on_result(self, visit: Visit, result: Result) -> None:
+        """Score a client right after its training, before the server step."""
+        if self.plan.post_local and self.is_evaluated(visit.round):
+            for split, score in self.evaluator.after_training(result, self.plan.splits).items():
+                self.after_training.setdefault(split, []).extend([] if score is None else [score])
+
+    def is_evaluated(self, round: int) -> bool:
+        return round == self.rounds or round % self.plan.every == 0
+
+    def record(self, server: Server, report: RoundReport, seconds: float) -> dict[str, Summary]:
+        """Note a whole round; returns its metrics if it was evaluated."""
+        for cost in COSTS:
+            self.costs[cost] += getattr(report, cost)
+        metrics = self._evaluate(server) if self.is_evaluated(report.round) else {}
+        line = asdict(report) | {"seconds": round(seconds, 6)}
+        if metrics:
+            line["metrics"] = {name: asdict(summary) for name, summary in metrics.items()}
+        self.history.append(line)
+        if self.folder is not None:
+            self.folder.add_round(line)
+        return metrics
+
+    def _evaluate(self, server: Server) -> dict[str, Summary]:
+        found = self.evaluator.evaluate(server, self.models, self.plan.splits)
+        for split, scores in self.after_training.items():
+            found.append(Evaluation(model="post_local", split=split, scores=tuple(scores), sampled=True))
+        self.after_training, self.latest = {}, found
+        metrics = all_summaries(found)
+        validation = metrics.get(f"{self.headline}/validation/accuracy")
+        if validation is not None and (self.selected is None or validation.weighted > self.selected.accuracy):
+            self.selected = Selected(validation.weighted, server.round, metrics)
+        if self.folder is not None:
+            clients = {score.client for evaluation in found for score in evaluation.scores}
+            self.folder.add_clients(server.round, found, {client: self.federation.name(client) for client in clients})
+        return metrics
+
+    def finish(self, server: Server, seconds: float, trouble: BaseException | None) -> RunResult:
+        """The result as of the last whole round, also on disk."""
+        result = self._result(server, seconds, trouble)
+        if self.folder is not None:
+            self.folder.save_state(server.shared, self._states())
+            self.folder.write_json(records.RESULT, result.as_json())
+        return result
+
+    def _states(self) -> Sequence[tuple[int, Params]]:
+        return [(client, self.store.get(client) or {}) for client in self.store.clients()]
+
+    def _result(self, server: Server, seconds: float, trouble: BaseException | None) -> RunResult:
+        final_state = state_fingerprint(server.shared, self._states())
+        return RunResult(
+            title=self.title,
+            headline=self.headline,
+            status=status_of(trouble),
+            server=server,
+            store=self.store,
+            program=self.program,
+            federation=self.federation,
+            evaluations=self.latest,
+            metrics=all_summaries(self.latest),
+            selected_round=None if self.selected is None else self.selected.round,
+            selected_metrics={} if self.selected is None else self.selected.metrics,
+            history=self.history,
+            cost=self.costs | {"seconds": round(seconds, 3)},
+            fingerprint={**self.federation.fingerprint(), "final_state": final_state},
+            facts=self.facts | {"rounds_done": server.round},
+            folder=None if self.folder is None else self.folder.path,
+        )
+
+
+def usual_models(program: Program, headline: ModelKind) -> tuple[ModelKind, ...]:
+    whole: list[ModelKind] = ["global"] if program.has_global_model() else []
+    return tuple(dict.fromkeys([*whole, "personal", headline]))
+
+
+def all_summaries(evaluations: Sequence[Evaluation]) -> dict[str, Summary]:
+    return {name: summary for evaluation in evaluations for name, summary in evaluation.summaries().items()}
+
+
+def status_of(trouble: BaseException | None) -> Status:
+    if trouble is None:
+        return "finished"
+    if isinstance(trouble, KeyboardInterrupt):
+        return "interrupted"
+    return "diverged" if isinstance(trouble, Diverged) else "failed"

@@ -1,0 +1,142 @@
+"""A whole run: check, train, evaluate, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from plures.core.context import Engine
+from plures.core.errors import InvalidConfig, RunFolderError, did_you_mean
+from plures.core.loop import start, train
+from plures.core.method import Method
+from plures.core.program import Networks, OneNetwork, Program
+from plures.core.task import Loss
+from plures.data import Federation
+from plures.engines.sequential import Sequential
+from plures.evaluate import ModelKind
+from plures.methods import find_method
+from plures.participation import Sampler, as_sampler
+from plures.recipes.checks import check_run
+from plures.recipes.folder import RunFolder
+from plures.recipes.recorder import EvaluationPlan, Recorder
+from plures.recipes.results import RunResult
+from plures.recipes.watching import Silence, Watcher
+from plures.report import records
+
+ENGINES: dict[str, type[Sequential]] = {"sequential": Sequential}
+
+
+def run(
+    method: Method | str,
+    federation: Federation,
+    model: nn.Module | Networks,
+    *,
+    rounds: int = 50,
+    cohort: Literal["all"] | int | float | Sampler = "all",
+    seed: int = 0,
+    engine: str | Engine = "sequential",
+    device: str = "cpu",
+    loss: Loss = F.cross_entropy,
+    evaluation: EvaluationPlan | None = None,
+    out: str | Path | None = None,
+    title: str | None = None,
+    headline: ModelKind | None = None,
+    configuration: str | None = None,
+    watcher: Watcher | None = None,
+) -> RunResult:
+    """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
+
+    `headline` is the model that the method is judged by; `configuration` is kept beside the results.
+    """
+    if isinstance(method, str):
+        info = find_method(method)
+        method, title, headline = info.make(), title or info.name, headline or info.headline
+    networks = OneNetwork(module=model) if isinstance(model, nn.Module) else model
+    program = Program(method, networks, loss=loss, seed=seed, device=device)
+    sampler, chosen = as_sampler(cohort), find_engine(engine)
+    check_run(program, federation, sampler, rounds)
+    facts: dict[str, Any] = {
+        "method": title or "custom",
+        "seed": seed,
+        "rounds": rounds,
+        "clients": federation.num_clients,
+        "cohort": cohort if isinstance(cohort, str | int | float) else repr(cohort),
+        "engine": chosen.name,
+    }
+    recorder = Recorder(
+        program,
+        federation,
+        plan=evaluation or EvaluationPlan(),
+        headline=headline or ("personal" if program.initial_state(0) else "global"),
+        title=title or "custom",
+        rounds=rounds,
+        facts=facts,
+        folder=open_folder(out, configuration),
+    )
+    return play(recorder, sampler, chosen, watcher or Silence())
+
+
+def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder | None:
+    if out is None:
+        return None
+    folder = RunFolder(Path(out))
+    if configuration is not None:
+        folder.write_text(records.EXPERIMENT, configuration)
+    return folder
+
+
+def find_engine(engine: str | Engine) -> Engine:
+    if not isinstance(engine, str):
+        return engine
+    if engine not in ENGINES:
+        raise InvalidConfig(f"There is no engine '{engine}'. {did_you_mean(engine, ENGINES)}")
+    return ENGINES[engine]()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums inside an operation depend on the number of threads; with one, every machine adds in the same order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
+def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher) -> RunResult:
+    """Train to the end; whatever stops it earlier, the last whole round is kept first."""
+    program, federation = recorder.program, recorder.federation
+    server, seconds = start(program), 0.0
+    watcher.started(recorder.title, recorder.rounds, federation.num_clients, recorder.headline)
+    rounds = train(
+        program,
+        federation,
+        rounds=recorder.rounds,
+        sampler=sampler,
+        engine=engine,
+        store=recorder.store,
+        on_result=recorder.on_result,
+    )
+    try:
+        began = time.perf_counter()
+        for server, report in rounds:
+            seconds += time.perf_counter() - began
+            metrics = recorder.record(server, report, seconds)
+            watcher.round_done(report, metrics)
+            began = time.perf_counter()
+    except BaseException as trouble:
+        watcher.ended()
+        with suppress(RunFolderError):
+            recorder.finish(server, seconds, trouble)
+        raise
+    watcher.ended()
+    return recorder.finish(server, seconds, None)

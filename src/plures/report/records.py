@@ -1,0 +1,51 @@
+"""The files of a run folder, as plain data; nothing here needs torch.
+
+RUN/
+  experiment.toml          the resolved configuration; running it again gives the same result
+  rounds.jsonl             one line per round: cohort, losses, costs, and metrics where the round was evaluated
+  clients.csv.gz           one row per client, evaluated round, model and split
+  shared.safetensors       the shared part after the last whole round
+  personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
+  result.json              the end: metrics of the last and of the validation-selected round, costs, fingerprints
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+EXPERIMENT = "experiment.toml"
+ROUNDS = "rounds.jsonl"
+CLIENTS = "clients.csv.gz"
+SHARED = "shared.safetensors"
+PERSONAL = "personal.safetensors"
+RESULT = "result.json"
+
+CLIENT_COLUMNS = ("round", "client", "name", "model", "split", "examples", "accuracy", "loss")
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """The result of a finished run."""
+    result: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    return result
+
+
+def read_rounds(folder: Path) -> list[dict[str, Any]]:
+    """Every whole round; a last line cut off by a crash is left out."""
+    rounds: list[dict[str, Any]] = []
+    for line in (folder / ROUNDS).read_text(encoding="utf-8").splitlines():
+        try:
+            rounds.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rounds
+
+
+def read_clients(folder: Path) -> Iterator[dict[str, str]]:
+    """The rows of the per-client file, one at a time."""
+    with gzip.open(folder / CLIENTS, "rt", encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)

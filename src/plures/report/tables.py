@@ -1,0 +1,97 @@
+"""Tables of runs for a terminal of 80 columns, from records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One run in a comparison."""
+
+    title: str
+    accuracy: float | None
+    """Of the model the method is judged by: all clients' test examples pooled."""
+    global_accuracy: float | None
+    bottom_decile: float | None
+    helped: int | None
+    hurt: int | None
+    num_bytes: float
+    seconds: float
+
+
+def row_of(title: str, result: Mapping[str, Any], helped_hurt: tuple[int, int] | None) -> Row:
+    """The row of one run from its result.json."""
+    own = result["metrics"].get(f"{result['headline']}/test/accuracy", {})
+    shared = result["metrics"].get("global/test/accuracy", {})
+    return Row(
+        title=title,
+        accuracy=own.get("weighted"),
+        global_accuracy=shared.get("weighted"),
+        bottom_decile=own.get("bottom_decile"),
+        helped=None if helped_hurt is None else helped_hurt[0],
+        hurt=None if helped_hurt is None else helped_hurt[1],
+        num_bytes=result["cost"]["bytes_down"] + result["cost"]["bytes_up"],
+        seconds=result["cost"]["seconds"],
+    )
+
+
+def comparison_table(rows: Sequence[Row], *, caption: str | None = None) -> Table:
+    """Methods under each other; accuracies in percent."""
+    table = Table(caption=caption, caption_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("method", no_wrap=True)
+    for heading in ("personal", "global", "bottom 10%", "helped", "hurt", "sent", "time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
+    for row in rows:
+        table.add_row(
+            row.title,
+            emphasised(percent(row.accuracy), row.accuracy == best),
+            percent(row.global_accuracy),
+            percent(row.bottom_decile),
+            "-" if row.helped is None else str(row.helped),
+            "-" if row.hurt is None else str(row.hurt),
+            readable_bytes(row.num_bytes),
+            f"{row.seconds:.1f} s",
+        )
+    return table
+
+
+def metrics_table(metrics: Mapping[str, Mapping[str, float]]) -> Table:
+    """Every metric of one run with its numbers over clients."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("metric", no_wrap=True)
+    for heading in ("weighted", "mean", "std", "bottom 10%", "worst"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, numbers in metrics.items():
+        show = percent if name.endswith("accuracy") else four_digits
+        keys = ("weighted", "mean", "std", "bottom_decile", "worst")
+        table.add_row(name, *(show(numbers[key]) for key in keys))
+    return table
+
+
+def emphasised(text: str, best: bool) -> str:
+    return f"[bold]{text}[/bold]" if best else text
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"
+
+
+def four_digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def readable_bytes(count: float) -> str:
+    """Bytes with a unit a reader can compare."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"

@@ -1,0 +1,399 @@
+"""What every method must do on every engine, whatever else it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from plures.core.client import run_client
+from plures.core.context import Engine, RoundContext, Server
+from plures.core.loop import start, train
+from plures.core.program import OneNetwork, Program
+from plures.core.types import SHARED_BUFFERS, Batch, travels
+from plures.engines.sequential import Sequential
+from plures.methods import METHODS
+from plures.participation import binomial, uniform
+from plures.stores.memory import MemoryStore
+from tests.conformance.table import ENGINES, ROWS, TABLE, Row, has_option
+from tests.helpers.methods import (
+    SEED,
+    Given,
+    Played,
+    Population,
+    assert_all_near,
+    assert_near,
+    assert_same_bits,
+    copy_of,
+    federation,
+    network,
+    play,
+    same_bits,
+)
+
+rows = pytest.mark.parametrize("row", ROWS, ids=str)
+engines = pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES.keys())
+TWO = uniform(2)
+
+
+def played(row: Row, make_engine: Callable[[], Engine], rounds: int = 3, sampler=TWO, **others) -> Played:
+    options = {key: others.pop(key) for key in ("population", "store", "module") if key in others}
+    options.setdefault("module", network(row.network))
+    return play(row.make(**others), rounds, sampler, engine=make_engine(), **options)
+
+
+def names_that_travel(run: Played) -> set[str]:
+    return {name for name, part in run.program.binding(0).parts.items() if travels(part)}
+
+
+def names_that_stay(run: Played) -> set[str]:
+    return set(run.program.initial_state(0))
+
+
+def assert_same_optimizer(left: Server, right: Server) -> None:
+    assert left.optimizer.keys() == right.optimizer.keys()
+    for part, groups in left.optimizer.items():
+        assert groups.keys() == right.optimizer[part].keys()
+        for group, tensors in groups.items():
+            assert_same_bits(tensors, right.optimizer[part][group])
+
+
+def assert_same_run(left: Played, right: Played) -> None:
+    assert_same_bits(left.shared, right.shared)
+    assert_same_optimizer(left.server, right.server)
+    for client in left.final:
+        assert_same_bits(left.final[client], right.final[client])
+    assert left.reports == right.reports
+
+
+# The table itself
+
+
+def test_every_registered_method_has_a_row_and_nothing_else_has():
+    assert set(TABLE) == set(METHODS)
+    assert METHODS
+
+
+@pytest.mark.parametrize("method", TABLE)
+def test_every_method_has_variants_and_most_have_rates(method):
+    entry = TABLE[method]
+    assert entry.variants
+    assert set(entry.without_rates) < set(entry.variants)
+
+
+def test_there_are_engines():
+    assert ENGINES
+    assert {make().name for make in ENGINES.values()} == set(ENGINES)
+
+
+@pytest.mark.parametrize("method", [method for method in TABLE if has_option(method, "stateful")])
+def test_every_method_that_can_be_stateless_has_a_stateless_variant(method):
+    assert any(not options.get("stateful", True) for options in TABLE[method].variants.values())
+
+
+# What a round may change
+
+
+@rows
+@engines
+def test_who_is_not_in_the_cohort_keeps_its_state_bitwise(row, make_engine):
+    run = played(row, make_engine, rounds=4)
+    assert len({client for cohort in run.cohorts for client in cohort}) > 2
+    moved = 0
+    for before, after, cohort in zip(run.states, run.states[1:], run.cohorts, strict=False):
+        for client in range(run.population.num_clients):
+            if client not in cohort:
+                assert_same_bits(after[client], before[client])
+            else:
+                moved += not same_bits(after[client], before[client])
+    # Who is in the cohort does move, if it keeps anything at all: 4 rounds of 2 clients.
+    keeps = run.program.method.stateful and names_that_stay(run)
+    assert moved == (8 if keeps else 0)
+
+
+@rows
+@engines
+def test_no_input_of_a_round_is_written_into(row, make_engine):
+    population, module = federation(), network(row.network)
+    program = Program(row.make(), OneNetwork(module=module), loss=torch.nn.functional.cross_entropy, seed=SEED)
+    store, engine = MemoryStore(), make_engine()
+    server = start(program)
+    for _ in range(2):  # in the second round the server's optimiser and the clients have a state
+        watched = {
+            "shared": server.shared,
+            "data": {f"{i}{side}": value for i, batch in enumerate(population.batches) for side, value in name(batch)},
+            "module": dict(module.state_dict()),
+            "initial values": dict(program.binding(0).values),
+            **{f"state {i}": store.get(i) or program.initial_state(i) for i in range(population.num_clients)},
+            **{f"{part} {group}": v for part, groups in server.optimizer.items() for group, v in groups.items()},
+        }
+        copies = {what: copy_of(params) for what, params in watched.items()}
+        rounds = train(
+            program,
+            population,
+            rounds=server.round + 1,
+            sampler=TWO,
+            engine=engine,
+            store=store,
+            server=server,
+        )
+        (committed,) = rounds
+        for what, params in watched.items():
+            assert_same_bits(params, copies[what])
+        server = committed.server
+
+
+def name(batch: Batch) -> list[tuple[str, Tensor]]:
+    return [("inputs", batch.inputs), ("targets", batch.targets)]
+
+
+@rows
+@engines
+def test_no_result_shares_memory_with_what_a_client_was_given(row, make_engine):
+    """An engine that reuses buffers in place would otherwise change the server or the store behind their backs."""
+    run = played(row, make_engine, rounds=2)
+    for visit, result in run.results:
+        given = {value.data_ptr() for params in (visit.received, visit.state) for value in params.values()}
+        moving = set(run.program.binding(0).names(*{part for phase in row.make().local for part in phase.moves}))
+        sent = list(result.upload.values.values()) + list(result.buffers.values())
+        kept = [value for name, value in result.state.items() if name in moving]
+        assert not given & {value.data_ptr() for value in sent + kept}
+
+
+@rows
+@engines
+def test_the_same_run_twice_gives_the_same_bits_whatever_else_is_drawn(row, make_engine):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = played(row, make_engine)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    torch.rand(5)
+    assert_same_run(played(row, make_engine), first)
+
+
+# What is sent
+
+
+@rows
+@engines
+def test_only_what_is_shared_is_sent_or_held_by_the_server(row, make_engine):
+    run = played(row, make_engine)
+    parts, travelling = run.program.binding(0).parts, names_that_travel(run)
+    assert set(run.shared) == travelling
+    assert set(run.shared).isdisjoint(names_that_stay(run))
+    for visit, result in run.results:
+        assert set(visit.received) == travelling
+        assert set(result.upload.values) == {name for name in travelling if parts[name] != SHARED_BUFFERS}
+        assert set(result.buffers) == {name for name in travelling if parts[name] == SHARED_BUFFERS}
+        assert set(result.state) == names_that_stay(run)
+
+
+@rows
+@engines
+def test_no_personal_values_are_in_what_is_sent_or_held_by_the_server(row, make_engine):
+    run = played(row, make_engine)
+    held = [run.shared, *(group for groups in run.server.optimizer.values() for group in groups.values())]
+    for visit, result in run.results:
+        sent = [result.upload.values, result.buffers, *held]
+        for own in [*result.state.values(), *visit.state.values()]:
+            for value in [value for params in sent for value in params.values()]:
+                assert value.untyped_storage().data_ptr() != own.untyped_storage().data_ptr()
+        # By value too, for what the client has learnt; zeros say nothing about anybody.
+        for own in result.state.values():
+            for value in [value for params in sent for value in params.values() if own.any() and own.numel() > 1]:
+                assert value.shape != own.shape or not torch.equal(value, own)
+
+
+@rows
+@engines
+def test_reported_bytes_are_those_of_the_values_sent(row, make_engine):
+    """In float64 every value, and every counter of batches, has 8 bytes; 2 clients each get and send all of it."""
+    run = played(row, make_engine)
+    module = network(row.network)
+    sizes = {name: value.numel() for name, value in [*module.named_parameters(), *module.named_buffers()]}
+    expected = 2 * 8 * sum(sizes[name] for name in names_that_travel(run))
+    for report in run.reports:
+        assert (report.bytes_down, report.bytes_up) == (expected, expected)
+    assert expected > 0 or row.method == "local"
+
+
+# Who takes part, in which order, under which number
+
+
+@rows
+@engines
+def test_the_order_of_a_cohort_changes_roundings_only(row, make_engine):
+    cohorts = [(0, 1, 3), (2, 3, 4), (1, 2, 3)]
+    straight = played(row, make_engine, sampler=Given(cohorts, 0.6))
+    turned = played(row, make_engine, sampler=Given([cohort[::-1] for cohort in cohorts], 0.6))
+    # Adam divides by the size of the gradients, so a rounding counts for more where they are small.
+    assert_near(turned.shared, straight.shared, 1e-10)
+    assert_all_near(turned.final, straight.final, 1e-10)
+
+
+@rows
+@engines
+def test_the_numbers_of_the_clients_change_roundings_only(row, make_engine):
+    """With full batches and a common start nothing is drawn by a client's number."""
+    places = [3, 0, 4, 1, 2]  # client i of one run is client places[i] of the other
+    cohorts = [(0, 1, 3), (2, 3, 4), (1, 2, 3)]
+    straight = played(row, make_engine, sampler=Given(cohorts, 0.6), **row.entry.unkeyed)
+    batches = [None] * 5
+    for client, place in enumerate(places):
+        batches[place] = straight.population.batches[client]
+    renumbered = Given([tuple(sorted(places[client] for client in cohort)) for cohort in cohorts], 0.6)
+    turned = played(row, make_engine, sampler=renumbered, population=Population(batches), **row.entry.unkeyed)
+    assert_near(turned.shared, straight.shared, 1e-10)
+    assert_all_near({client: turned.final[place] for client, place in enumerate(places)}, straight.final, 1e-10)
+
+
+@rows
+@engines
+def test_a_round_without_clients_leaves_server_and_clients_as_they_were(row, make_engine):
+    run = played(row, make_engine, rounds=4, sampler=binomial(0.25))
+    assert run.cohorts[2] == ()
+    before, after = run.servers[2], run.servers[3]
+    assert after.round == before.round + 1 == 3
+    assert_same_bits(after.shared, before.shared)
+    assert_same_optimizer(after, before)
+    for client, state in run.states[2].items():
+        assert_same_bits(run.states[3][client], state)
+    report = run.reports[2]
+    assert (report.bytes_up, report.bytes_down, report.network_passes, report.losses) == (0, 0, 0.0, {})
+    assert run.cohorts[3] != ()
+
+
+# What moves, and from where
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.variant not in row.entry.without_rates], ids=str)
+@engines
+def test_with_rates_of_zero_nothing_that_is_trained_moves(row, make_engine):
+    """Running statistics are no parameters: they follow the data at any rate."""
+    run = played(row, make_engine, **row.entry.still)
+    trained = {name for name, part in run.program.binding(0).parts.items() if "buffers" not in part}
+    for before, after in [(run.servers[0].shared, run.shared), *((run.states[0][i], run.final[i]) for i in run.final)]:
+        names = trained & set(before)
+        assert_same_bits({name: after[name] for name in names}, {name: before[name] for name in names})
+
+
+@rows
+@engines
+def test_training_moves_every_trained_parameter_and_lowers_the_loss(row, make_engine):
+    """Guards the tests above, which a method that did nothing would pass; the loss is that of the personal models."""
+    run = played(row, make_engine, rounds=6, sampler=Given([(0, 1, 2, 3, 4)], 1.0))
+    for name, value in run.shared.items():
+        assert not torch.equal(value, run.servers[0].shared[name]), name
+    if run.program.method.stateful:
+        for name, value in run.final[2].items():
+            assert not torch.equal(value, run.states[0][2][name]), name
+    first, last = run.reports[0].losses, run.reports[-1].losses
+    assert sum(last.values()) < sum(first.values())
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.options.get("stateful", True)], ids=str)
+@engines
+def test_a_stateless_method_neither_keeps_nor_uses_what_a_client_had(row, make_engine):
+    """Round 3 from the same server, once with a store full of strange states and once with an empty one."""
+    run = played(row, make_engine, sampler=Given([(0, 1), (1, 2), (0, 1, 2)], 0.6))
+    assert list(run.store.clients()) == []
+    strange = {i: {name: -2.0 * value for name, value in run.program.initial_state(i).items()} for i in range(5)}
+    store = MemoryStore()
+    store.commit(2, strange)
+    program, population = run.program, run.population
+    again = Given([(0, 1), (1, 2), (0, 1, 2)], 0.6)
+    (committed,) = train(
+        program, population, rounds=3, sampler=again, engine=make_engine(), store=store, server=run.servers[2]
+    )
+    assert_same_bits(committed.server.shared, run.shared)
+    assert committed.report == run.reports[2]
+    for i, state in strange.items():
+        assert_same_bits(store.get(i), state)
+    # The strange states do matter to the stateful twin, so the comparison above says something.
+    stateful = Program(row.make(stateful=True), program.networks, loss=program.loss, seed=program.seed)
+    (other,) = train(
+        stateful, population, rounds=3, sampler=again, engine=make_engine(), store=store, server=run.servers[2]
+    )
+    assert other.report.losses != run.reports[2].losses
+
+
+# Precision, sums, engines
+
+
+@rows
+@engines
+def test_single_precision_agrees_loosely_with_double(row, make_engine):
+    """Both from the same states: a start is drawn in the network's precision, so the draws themselves differ."""
+    double = played(row, make_engine)
+    store, single_module = MemoryStore(), network(row.network).float()
+    store.commit(0, {i: {n: as_single(v) for n, v in state.items()} for i, state in double.states[0].items()})
+    single = played(row, make_engine, module=single_module, store=store)
+    floating = [value for value in single.shared.values() if value.is_floating_point()]
+    assert all(value.dtype == torch.float32 for value in floating)
+    assert_near(single.shared, double.shared, 1e-3)
+    assert_all_near(single.final, double.final, 1e-3)
+    for report, exact in zip(single.reports, double.reports, strict=True):
+        assert report.losses == pytest.approx(exact.losses, rel=1e-3)
+
+
+def as_single(value: Tensor) -> Tensor:
+    return value.float() if value.is_floating_point() else value
+
+
+class Backwards:
+    """Runs the cohort from its end, but hands the results over in the order of the visits."""
+
+    name = "backwards"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def run(self, program, visits):
+        return iter(list(self.engine.run(program, list(visits)[::-1]))[::-1])
+
+    def map(self, work, visits):
+        return iter(list(self.engine.map(work, list(visits)[::-1]))[::-1])
+
+
+@rows
+@engines
+def test_forty_clients_sum_to_the_same_bits_in_whatever_order_they_are_run(row, make_engine):
+    """40 clients are two blocks of 16 and one of 8; blocks are cut by place in the cohort, not by time of arrival."""
+    population = federation([2 + client % 5 for client in range(40)])
+    everybody = Given([tuple(range(40))], 1.0)
+    run = played(row, make_engine, 1, everybody, population=population)
+    backwards = played(row, lambda: Backwards(make_engine()), 1, everybody, population=population)
+    assert_same_run(backwards, run)
+    assert run.reports[0].cohort == tuple(range(40))
+
+
+@rows
+@engines
+def test_an_engine_gives_the_results_of_clients_run_one_by_one_in_order(row, make_engine):
+    """The plain twin: `run_client` in a loop. Faster engines may differ by roundings."""
+    run = played(row, Sequential, rounds=1)
+    context = RoundContext(
+        program=run.program,
+        engine=make_engine(),
+        population=run.population,
+        store=run.store,
+        server=run.server,
+        clients=(4, 0, 2),
+        inclusion=0.6,
+    )
+    results = list(context.engine.run(run.program, context.visits()))
+    assert [result.client for result in results] == [4, 0, 2]
+    for visit, result in zip(context.visits(), results, strict=True):
+        twin = run_client(run.program.method, run.program.binding(visit.client), visit)
+        assert_near(result.upload.values, twin.upload.values, 1e-10)
+        assert_near(result.state, twin.state, 1e-10)
+        assert_near(result.buffers, twin.buffers, 1e-10)
+        assert_near(result.trained, twin.trained, 1e-10)
+        assert {phase: float(loss) for phase, loss in result.losses.items()} == pytest.approx(
+            {phase: float(loss) for phase, loss in twin.losses.items()}, rel=1e-10
+        )
+        assert result.passes == twin.passes
+    assert list(context.engine.map(lambda visit: visit.client, context.visits())) == [4, 0, 2]
