@@ -6,7 +6,7 @@ A new method is one `Entry`; a new engine is one line of `ENGINES`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from plures.engines.sequential import Sequential
 from plures.local import FULL, adam, epochs, exponential, sgd, steps
 from plures.methods import METHODS
 from plures.server.weights import uniform
-from tests.helpers.methods import NormedNetwork, TinyNetwork
+from tests.helpers.methods import SIZES, NormedNetwork, Population, TinyNetwork, federation
 
 ENGINES: dict[str, Callable[[], Engine]] = {"sequential": Sequential}
 
@@ -35,6 +35,8 @@ class Entry:
     """Options with which no draw depends on a client's number: full batches, a common start."""
     without_rates: tuple[str, ...] = ()
     """Variants that move whatever the rates are."""
+    large_clients: tuple[str, ...] = ()
+    """Variants for clients that no head separates: on others Newton's steps go far, and roundings with them."""
 
 
 MINI = epochs(2, batch=3)
@@ -122,6 +124,7 @@ TABLE: dict[str, Entry] = {
         still={"client_lr": 0.0, "server": 0.0},
         unkeyed={"batch": FULL, "start": "common"},
         without_rates=("newton",),
+        large_clients=("newton",),
     ),
 }
 
@@ -147,6 +150,9 @@ class Row:
     @property
     def network(self) -> type[nn.Module]:
         return NormedNetwork if self.variant.startswith("normed") else TinyNetwork
+
+    def population(self, sizes: Sequence[int] = SIZES) -> Population:
+        return federation([10 * size for size in sizes] if self.variant in self.entry.large_clients else sizes)
 
     def __str__(self) -> str:
         return f"{self.method}: {self.variant}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -27,21 +28,34 @@ from tests.helpers.methods import (
     assert_near,
     assert_same_bits,
     copy_of,
-    federation,
     network,
     play,
     same_bits,
 )
 
 rows = pytest.mark.parametrize("row", ROWS, ids=str)
+first_rows = pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=[] if row.variant == next(iter(row.entry.variants)) else pytest.mark.slow)
+        for row in ROWS
+    ],
+    ids=str,
+)
 engines = pytest.mark.parametrize("make_engine", ENGINES.values(), ids=ENGINES.keys())
 TWO = uniform(2)
 
 
 def played(row: Row, make_engine: Callable[[], Engine], rounds: int = 3, sampler=TWO, **others) -> Played:
     options = {key: others.pop(key) for key in ("population", "store", "module") if key in others}
-    options.setdefault("module", network(row.network))
+    options = {"population": row.population(), "module": network(row.network)} | options
     return play(row.make(**others), rounds, sampler, engine=make_engine(), **options)
+
+
+@cache
+def usual(row: Row, make_engine: Callable[[], Engine]) -> Played:
+    """Four rounds of two clients, run once for all tests that only look at them."""
+    return played(row, make_engine, rounds=4)
 
 
 def names_that_travel(run: Played) -> set[str]:
@@ -99,7 +113,7 @@ def test_every_method_that_can_be_stateless_has_a_stateless_variant(method):
 @rows
 @engines
 def test_who_is_not_in_the_cohort_keeps_its_state_bitwise(row, make_engine):
-    run = played(row, make_engine, rounds=4)
+    run = usual(row, make_engine)
     assert len({client for cohort in run.cohorts for client in cohort}) > 2
     moved = 0
     for before, after, cohort in zip(run.states, run.states[1:], run.cohorts, strict=False):
@@ -116,7 +130,7 @@ def test_who_is_not_in_the_cohort_keeps_its_state_bitwise(row, make_engine):
 @rows
 @engines
 def test_no_input_of_a_round_is_written_into(row, make_engine):
-    population, module = federation(), network(row.network)
+    population, module = row.population(), network(row.network)
     program = Program(row.make(), OneNetwork(module=module), loss=torch.nn.functional.cross_entropy, seed=SEED)
     store, engine = MemoryStore(), make_engine()
     server = start(program)
@@ -153,7 +167,7 @@ def name(batch: Batch) -> list[tuple[str, Tensor]]:
 @engines
 def test_no_result_shares_memory_with_what_a_client_was_given(row, make_engine):
     """An engine that reuses buffers in place would otherwise change the server or the store behind their backs."""
-    run = played(row, make_engine, rounds=2)
+    run = usual(row, make_engine)
     for visit, result in run.results:
         given = {value.data_ptr() for params in (visit.received, visit.state) for value in params.values()}
         moving = set(run.program.binding(0).names(*{part for phase in row.make().local for part in phase.moves}))
@@ -167,11 +181,9 @@ def test_no_result_shares_memory_with_what_a_client_was_given(row, make_engine):
 def test_the_same_run_twice_gives_the_same_bits_whatever_else_is_drawn(row, make_engine):
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = played(row, make_engine)
+    again = played(row, make_engine, rounds=4)
     assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(2)
-    torch.rand(5)
-    assert_same_run(played(row, make_engine), first)
+    assert_same_run(again, usual(row, make_engine))
 
 
 # What is sent
@@ -180,7 +192,7 @@ def test_the_same_run_twice_gives_the_same_bits_whatever_else_is_drawn(row, make
 @rows
 @engines
 def test_only_what_is_shared_is_sent_or_held_by_the_server(row, make_engine):
-    run = played(row, make_engine)
+    run = usual(row, make_engine)
     parts, travelling = run.program.binding(0).parts, names_that_travel(run)
     assert set(run.shared) == travelling
     assert set(run.shared).isdisjoint(names_that_stay(run))
@@ -194,7 +206,7 @@ def test_only_what_is_shared_is_sent_or_held_by_the_server(row, make_engine):
 @rows
 @engines
 def test_no_personal_values_are_in_what_is_sent_or_held_by_the_server(row, make_engine):
-    run = played(row, make_engine)
+    run = usual(row, make_engine)
     held = [run.shared, *(group for groups in run.server.optimizer.values() for group in groups.values())]
     for visit, result in run.results:
         sent = [result.upload.values, result.buffers, *held]
@@ -211,7 +223,7 @@ def test_no_personal_values_are_in_what_is_sent_or_held_by_the_server(row, make_
 @engines
 def test_reported_bytes_are_those_of_the_values_sent(row, make_engine):
     """In float64 every value, and every counter of batches, has 8 bytes; 2 clients each get and send all of it."""
-    run = played(row, make_engine)
+    run = usual(row, make_engine)
     module = network(row.network)
     sizes = {name: value.numel() for name, value in [*module.named_parameters(), *module.named_buffers()]}
     expected = 2 * 8 * sum(sizes[name] for name in names_that_travel(run))
@@ -327,10 +339,10 @@ def test_a_stateless_method_neither_keeps_nor_uses_what_a_client_had(row, make_e
 @engines
 def test_single_precision_agrees_loosely_with_double(row, make_engine):
     """Both from the same states: a start is drawn in the network's precision, so the draws themselves differ."""
-    double = played(row, make_engine)
+    double = usual(row, make_engine)
     store, single_module = MemoryStore(), network(row.network).float()
     store.commit(0, {i: {n: as_single(v) for n, v in state.items()} for i, state in double.states[0].items()})
-    single = played(row, make_engine, module=single_module, store=store)
+    single = played(row, make_engine, rounds=4, module=single_module, store=store)
     floating = [value for value in single.shared.values() if value.is_floating_point()]
     assert all(value.dtype == torch.float32 for value in floating)
     assert_near(single.shared, double.shared, 1e-3)
@@ -358,11 +370,11 @@ class Backwards:
         return iter(list(self.engine.map(work, list(visits)[::-1]))[::-1])
 
 
-@rows
+@first_rows
 @engines
 def test_forty_clients_sum_to_the_same_bits_in_whatever_order_they_are_run(row, make_engine):
     """40 clients are two blocks of 16 and one of 8; blocks are cut by place in the cohort, not by time of arrival."""
-    population = federation([2 + client % 5 for client in range(40)])
+    population = row.population([2 + client % 5 for client in range(40)])
     everybody = Given([tuple(range(40))], 1.0)
     run = played(row, make_engine, 1, everybody, population=population)
     backwards = played(row, lambda: Backwards(make_engine()), 1, everybody, population=population)
@@ -374,7 +386,7 @@ def test_forty_clients_sum_to_the_same_bits_in_whatever_order_they_are_run(row, 
 @engines
 def test_an_engine_gives_the_results_of_clients_run_one_by_one_in_order(row, make_engine):
     """The plain twin: `run_client` in a loop. Faster engines may differ by roundings."""
-    run = played(row, Sequential, rounds=1)
+    run = usual(row, Sequential)
     context = RoundContext(
         program=run.program,
         engine=make_engine(),

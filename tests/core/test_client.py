@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from plures.core.client import arrival, run_client, run_phases
-from plures.core.context import lone_facts
+from plures.core.context import lone_facts, make_visit
 from plures.core.loop import start
 from plures.core.method import Upload
 from plures.core.program import OneNetwork, Program
 from plures.core.types import FROZEN, PERSONAL, SHARED
 from plures.local import delta, epochs, gradient, original, sgd, steps, twin, uniform_start, with_twin
-from plures.parts import all_personal, head, split
+from plures.parts import NamedSplit, all_personal, head, split
 from plures.server import samples, uniform
 from plures.stores.memory import MemoryStore
 from tests.core.helpers import (
@@ -96,8 +96,6 @@ def test_frozen_parameters_never_move_and_never_travel():
 
 def test_a_common_head_may_be_frozen_by_the_split():
     # FedBABU's head: the same for everybody, though the module would train it.
-    from plures.parts import NamedSplit
-
     frozen_head = NamedSplit(rules={FROZEN: head()})
     program = class_program(replace(method(phase()), split=frozen_head))
     result = run(program, class_clients((4,)))
@@ -229,9 +227,7 @@ def test_a_refresh_may_ask_for_gradients_and_batches_of_the_last_phase():
         asked.append((batch.num_examples, grads["weight"].tolist(), loss.item()))
         return params
 
-    run_client(
-        (program := sparse_program(refresh=ask)).method, program.binding(0), visit_to(program, ones_clients(3))
-    )
+    run_client((program := sparse_program(refresh=ask)).method, program.binding(0), visit_to(program, ones_clients(3)))
     # At the trained weights (3.9, 2.9, 1.9, 0.9) the mean output is 9.6.
     assert asked == [(3, [[1, 1, 1, 1]], pytest.approx(9.6, rel=1e-15))]
 
@@ -365,8 +361,6 @@ def test_a_newcomer_gets_its_personal_part_with_the_shared_part_held_still():
     program = pair_program(phase((SHARED, PERSONAL)), adapt=(phase(PERSONAL, budget=steps(2)),))
     server = rounds_of(program, pair_clients([(1, 1, 0)]))[-1].server
     newcomers = pair_clients([(1, 1, 0)], [(0, 1, 0)])
-    from plures.core.context import make_visit
-
     visit = make_visit(program, newcomers, MemoryStore(), server, 1, server.round, lone_facts(newcomers, 1))
     binding = program.binding(1)
     params, _, _, passes = run_phases(program.method.adapt, binding, visit, arrival(binding, visit))

@@ -80,7 +80,10 @@ def dropout_program():
 def test_a_network_with_dropout_gives_the_same_bits_in_any_order_of_clients(order):
     clients = class_clients((3, 5, 4, 6))
     program = dropout_program()
-    in_order = {client: run_client(program.method, program.binding(client), visit_to(program, clients, client)) for client in range(4)}
+    in_order = {
+        client: run_client(program.method, program.binding(client), visit_to(program, clients, client))
+        for client in range(4)
+    }
     for client in order:
         torch.rand(client + 1)
         again = run_client(program.method, program.binding(client), visit_to(program, clients, client))

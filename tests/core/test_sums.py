@@ -109,7 +109,9 @@ def test_per_coordinate_each_coordinate_is_divided_by_what_was_held_of_it():
 def test_per_coordinate_an_upload_that_says_nothing_held_everything():
     total = empty_sum()
     total.add(Upload({"a": numbers(2, 2)}), share=1.0, divisor=1.0, per_coordinate=True)
-    total.add(Upload({"a": numbers(8, 0)}, {"a": torch.tensor([True, False])}), share=1.0, divisor=1.0, per_coordinate=True)
+    total.add(
+        Upload({"a": numbers(8, 0)}, {"a": torch.tensor([True, False])}), share=1.0, divisor=1.0, per_coordinate=True
+    )
     assert total.direction(divided=True)["a"].tolist() == [5.0, 2.0]
 
 
@@ -176,7 +178,9 @@ def holds(*kept):
     """Client i uploads 1 for a and for b where its turn in `kept` says so; turns go round by round."""
 
     def upload(visit, trained, observed):
-        mask = {name: numbers(*(float(name in kept[visit.round - 1][visit.client]) for _ in "1"))[0] for name in trained}
+        mask = {
+            name: numbers(*(float(name in kept[visit.round - 1][visit.client]) for _ in "1"))[0] for name in trained
+        }
         return Upload({name: 1.0 * held for name, held in mask.items()}, mask)
 
     return upload

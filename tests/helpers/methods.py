@@ -237,3 +237,27 @@ def copy_of(params: Params) -> Params:
 def minus(left: Params, right: Params, divided_by: float = 1.0) -> Params:
     """(left - right) / divided_by, for steps that were taken at some rate."""
     return {name: (left[name] - right[name]) / divided_by for name in left}
+
+
+class Product(nn.Module):
+    """The toy of two numbers: F = (u v - 1)^2 / 2 at u = 1, v = 2, with `toy_loss` and `toy_client`.
+
+    dF/du = (u v - 1) v = 2 and dF/dv = (u v - 1) u = 1.
+    """
+
+    def __init__(self, u: float = 1.0, v: float = 2.0) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.tensor(u, dtype=torch.float64))
+        self.v = nn.Parameter(torch.tensor(v, dtype=torch.float64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.u * self.v * inputs
+
+
+def toy_loss(output: Tensor, targets: Tensor) -> Tensor:
+    return ((output - targets) ** 2).mean() / 2
+
+
+def toy_client(num_examples: int = 2) -> Batch:
+    ones = torch.ones(num_examples, dtype=torch.float64)
+    return Batch(ones, ones)

@@ -42,7 +42,11 @@ class Tied(nn.Module):
 
 ROLES = {
     # module: (first layer, head), in order of registration
-    "sequential": (nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), {"0.weight", "0.bias"}, {"2.weight", "2.bias"}),
+    "sequential": (
+        nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)),
+        {"0.weight", "0.bias"},
+        {"2.weight", "2.bias"},
+    ),
     "one layer": (nn.Linear(2, 3), {"weight", "bias"}, {"weight", "bias"}),
     "no bias": (nn.Sequential(nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)), {"0.weight"}, {"1.weight"}),
     "nested": (nested(), {"stem.weight", "stem.bias"}, {"out.weight", "out.bias"}),

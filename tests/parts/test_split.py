@@ -22,7 +22,9 @@ LAYERS = {
 }
 leaves = st.sampled_from(sorted(LAYERS)).map(lambda name: LAYERS[name]())
 modules = st.recursive(
-    leaves, lambda inner: st.lists(inner, min_size=1, max_size=3).map(lambda layers: nn.Sequential(*layers)), max_leaves=8
+    leaves,
+    lambda inner: st.lists(inner, min_size=1, max_size=3).map(lambda layers: nn.Sequential(*layers)),
+    max_leaves=8,
 )
 
 
@@ -34,7 +36,9 @@ def splits(draw):
     owners = draw(st.lists(st.sampled_from(["rest", PERSONAL, "gate"]), min_size=len(names), max_size=len(names)))
     for parameter in module.parameters():
         parameter.requires_grad_(draw(st.integers(0, 4)) > 0)
-    rules = {part: [name for name, owner in zip(names, owners, strict=True) if owner == part] for part in (PERSONAL, "gate")}
+    rules = {
+        part: [name for name, owner in zip(names, owners, strict=True) if owner == part] for part in (PERSONAL, "gate")
+    }
     named = {part: patterns(*chosen) for part, chosen in rules.items() if chosen}
     return module, NamedSplit(rules=named, buffers=draw(st.sampled_from(["shared", "personal", "reset"])))
 

@@ -193,3 +193,4 @@ class Method:
     """False: a client forgets its own part after each visit."""
     run_round: RunRound | None = None
     """For methods that do not fit one upload, one weighted sum and one server step."""
+    name: str = "custom"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Literal, ParamSpec
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Method
 
 Headline = Literal["global", "personal", "finetuned"]
-MakeMethod = TypeVar("MakeMethod", bound=Callable[..., Method])
+Options = ParamSpec("Options")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,14 @@ METHODS: dict[str, MethodInfo] = {}
 
 def register(
     *, title: str, paper: str, shared: str, personal: str, sent: str, headline: Headline = "personal"
-) -> Callable[[MakeMethod], MakeMethod]:
-    """Put a method into the table under its function's name."""
+) -> Callable[[Callable[Options, Method]], Callable[Options, Method]]:
+    """Put a method into the table under its function's name, which the methods it makes will carry."""
 
-    def add(make: MakeMethod) -> MakeMethod:
+    def add(make: Callable[Options, Method]) -> Callable[Options, Method]:
+        @wraps(make)
+        def named(*args: Options.args, **options: Options.kwargs) -> Method:
+            return replace(make(*args, **options), name=make.__name__)
+
         METHODS[make.__name__] = MethodInfo(
             name=make.__name__,
             title=title,
@@ -49,9 +54,9 @@ def register(
             personal=personal,
             sent=sent,
             headline=headline,
-            make=make,
+            make=named,
         )
-        return make
+        return named
 
     return add
 

@@ -39,8 +39,7 @@ def run_experiment(
         device=experiment.device,
         evaluation=built.plan,
         out=out or experiment.out,
-        title=title or built.info.name,
-        headline=built.info.headline,
+        title=title,
         configuration=built.configuration,
         watcher=watcher,
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from plures.core.context import Server
+from torch import nn
+
+from plures.core.client import arrival
+from plures.core.context import Server, lone_facts, make_visit
 from plures.core.program import Program
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, ModelKind, SplitName, Summary
@@ -44,6 +48,31 @@ class RunResult:
         wanted = (model or self.headline, split, False)
         found = [e for e in self.evaluations if (e.model, e.split, e.sampled) == wanted]
         return found[0].scores if found else ()
+
+    def personal_model(self, client: int) -> nn.Module:
+        """A client's own network as an ordinary module, ready to use."""
+        binding = self.program.binding(client)
+        visit = make_visit(
+            self.program,
+            self.federation,
+            self.store,
+            self.server,
+            client,
+            self.server.round,
+            lone_facts(self.federation, client),
+        )
+        seen = self.program.method.predict(arrival(binding, visit), visit.data.inputs)
+        module = copy.deepcopy(binding.task.module)
+        module.load_state_dict({name: seen[name] for name in binding.task.names}, strict=False)
+        return module.eval()
+
+    def __str__(self) -> str:
+        """The last round in a few lines."""
+        lines = [f"{self.title}: {self.status} after {self.server.round} rounds"]
+        for name, summary in self.metrics.items():
+            if name.endswith("accuracy"):
+                lines.append(f"{name:<34} {summary.weighted:7.2%}   bottom decile {summary.bottom_decile:7.2%}")
+        return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""

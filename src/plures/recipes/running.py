@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from plures.core.context import Engine
 from plures.core.errors import InvalidConfig, RunFolderError, did_you_mean
 from plures.core.loop import start, train
 from plures.core.method import Method
-from plures.core.program import Networks, OneNetwork, Program
+from plures.core.program import Program
 from plures.core.task import Loss
 from plures.data import Federation
 from plures.engines.sequential import Sequential
 from plures.evaluate import ModelKind
-from plures.methods import find_method
+from plures.methods import METHODS, find_method
+from plures.models import AnyModel, as_networks
 from plures.participation import Sampler, as_sampler
 from plures.recipes.checks import check_run
 from plures.recipes.folder import RunFolder
@@ -36,7 +36,7 @@ ENGINES: dict[str, type[Sequential]] = {"sequential": Sequential}
 def run(
     method: Method | str,
     federation: Federation,
-    model: nn.Module | Networks,
+    model: AnyModel,
     *,
     rounds: int = 50,
     cohort: Literal["all"] | int | float | Sampler = "all",
@@ -53,17 +53,18 @@ def run(
 ) -> RunResult:
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
-    `headline` is the model that the method is judged by; `configuration` is kept beside the results.
+    `model` is a module, a function that makes one (then its initial values follow `seed`), or a function from the
+    client's number to its module. `headline` is the model that the method is judged by; `configuration` is kept beside
+    the results.
     """
     if isinstance(method, str):
-        info = find_method(method)
-        method, title, headline = info.make(), title or info.name, headline or info.headline
-    networks = OneNetwork(module=model) if isinstance(model, nn.Module) else model
-    program = Program(method, networks, loss=loss, seed=seed, device=device)
+        method = find_method(method).make()
+    title = title or method.name
+    program = Program(method, as_networks(model), loss=loss, seed=seed, device=device)
     sampler, chosen = as_sampler(cohort), find_engine(engine)
     check_run(program, federation, sampler, rounds)
     facts: dict[str, Any] = {
-        "method": title or "custom",
+        "method": method.name,
         "seed": seed,
         "rounds": rounds,
         "clients": federation.num_clients,
@@ -74,13 +75,20 @@ def run(
         program,
         federation,
         plan=evaluation or EvaluationPlan(),
-        headline=headline or ("personal" if program.initial_state(0) else "global"),
-        title=title or "custom",
+        headline=headline or usual_headline(program),
+        title=title,
         rounds=rounds,
         facts=facts,
         folder=open_folder(out, configuration),
     )
     return play(recorder, sampler, chosen, watcher or Silence())
+
+
+def usual_headline(program: Program) -> ModelKind:
+    """The model a method is judged by: as registered, else the personal one where there is a personal part."""
+    if program.method.name in METHODS:
+        return METHODS[program.method.name].headline
+    return "personal" if program.initial_state(0) else "global"
 
 
 def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder | None:
