@@ -18,8 +18,8 @@ from plures.core.seeds import generator
 from plures.core.types import PERSONAL, SHARED, Batch
 from plures.engines.sequential import Sequential
 from plures.local import delta, sgd, steps
-from plures.parts import patterns, split
 from plures.participation import all_clients
+from plures.parts import patterns, split
 from plures.server import samples
 from plures.stores.memory import MemoryStore
 

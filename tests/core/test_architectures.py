@@ -1,6 +1,7 @@
 """Clients whose personal parts differ in shape or in everything; the shared part is common."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -167,7 +168,6 @@ def test_networks_that_were_put_out_and_built_again_change_no_bits(monkeypatch):
     assert (runs[0][2], runs[1][2] > 1) == (1, True)
 
 
-@pytest.mark.xfail(reason="networks are built with whatever the global generator holds at that moment")
 def test_networks_drawn_at_random_are_the_same_whenever_they_are_built():
     def make(key):
         return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, key)).double()
@@ -178,6 +178,14 @@ def test_networks_drawn_at_random_are_the_same_whenever_they_are_built():
     second = per_classes(fedalt(), make=make)
     back = {client: copied(second.initial_state(client)) for client in (2, 1, 0)}
     assert all(same_bits(state, back[client]) for client, state in enumerate(there))
+
+
+def test_extensions_drawn_at_random_are_the_same_whenever_they_are_made():
+    def with_gate(params, parts):
+        return {"gate": {"gate.weight": torch.randn(3)}}
+
+    states = [class_program(replace(fedalt(), extend=with_gate)).initial_state(0) for _ in range(2)]
+    assert same_bits(*states)
 
 
 def test_a_method_without_a_personal_part_needs_one_architecture_and_works_with_equal_ones():

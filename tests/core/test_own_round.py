@@ -37,7 +37,7 @@ class Slope(nn.Module):
         return self.slope * inputs
 
 
-def two_models(params):
+def two_models(params, parts):
     """The other model is the negative of the first."""
     return {"shared": {OTHER + name: -value for name, value in params.items()}, "choice": {"choice": torch.tensor(-1)}}
 
@@ -79,7 +79,7 @@ def picking_round(context):
     states = {}
     for block in in_blocks(zip(visits, context.engine.map(work, visits), strict=True)):
         for visit, result in block:
-            check_finite(result, visit, context.population)
+            check_finite(result, visit)
             tally.add(visit, result)
             states[result.client] = result.state
             sums[int(result.state["choice"])].add(

@@ -115,6 +115,12 @@ def test_per_coordinate_an_upload_that_says_nothing_held_everything():
     assert total.direction(divided=True)["a"].tolist() == [5.0, 2.0]
 
 
+def test_per_coordinate_what_was_uploaded_but_not_held_does_not_count():
+    total = empty_sum()
+    total.add(Upload({"a": numbers(2, 7)}, {"a": numbers(1, 0)}), share=1.0, divisor=1.0, per_coordinate=True)
+    assert total.direction(divided=True)["a"].tolist() == [2.0, 0.0]
+
+
 def test_held_may_be_a_fraction():
     # A client that held a tenth of a block: 0.1 * upload / 0.1.
     total = empty_sum()
@@ -122,7 +128,6 @@ def test_held_may_be_a_fraction():
     assert total.direction(divided=True)["a"].item() == pytest.approx(3.0, rel=1e-15)
 
 
-@pytest.mark.xfail(reason="masks are summed in torch's default precision, here float32, whatever that of the values")
 def test_held_as_a_mask_loses_no_precision():
     # (0.1 * 3) / (0.1 * 1) = 3.
     total = empty_sum()

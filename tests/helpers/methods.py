@@ -209,7 +209,8 @@ def equal_bits(left: Tensor, right: Tensor) -> bool:
 
 def assert_same_bits(left: Params, right: Params) -> None:
     assert left.keys() == right.keys()
-    assert [name for name in left if not equal_bits(left[name], right[name])] == []
+    different = [name for name in left if not equal_bits(left[name], right[name])]
+    assert not different, f"{different} differ"
 
 
 def assert_near(actual: Params, expected: Params, rel: float = 1e-12) -> None:

@@ -100,12 +100,17 @@ def test_gradient_is_what_was_observed():
 
 def test_twins_start_equal_but_apart():
     own = {"a": numbers(1, 2).requires_grad_(), "b": numbers(3)}
-    twins = with_twin(own)["personal"]
+    twins = with_twin(own, dict.fromkeys(own, "shared"))["personal"]
     assert list(twins) == ["twin.a", "twin.b"] == [twin_of("a"), twin_of("b")]
     assert twins["twin.a"].tolist() == [1.0, 2.0]
     assert not twins["twin.a"].requires_grad
     twins["twin.b"].zero_()
     assert own["b"].item() == 3.0
+
+
+def test_what_its_owner_froze_has_no_twin():
+    twins = with_twin({"a": numbers(1), "b": numbers(2)}, {"a": "frozen", "b": "shared"})["personal"]
+    assert list(twins) == ["twin.b"]
 
 
 def test_the_network_sees_the_twin_or_the_original():
@@ -118,4 +123,4 @@ def test_the_network_sees_the_twin_or_the_original():
 
 def test_a_module_that_is_called_twin_is_refused():
     with pytest.raises(InvalidModel, match=r"twin\.weight"):
-        with_twin({"twin.weight": numbers(1)})
+        with_twin({"twin.weight": numbers(1)}, {"twin.weight": "shared"})

@@ -11,14 +11,13 @@ from plures.participation import uniform
 from plures.server.weights import batches
 from plures.server.weights import uniform as equally
 from tests.helpers.methods import (
-    SEED,
     Given,
     Population,
     assert_near,
     assert_same_bits,
+    copy_of,
     federation,
     network,
-    part_of,
     play,
 )
 from tests.oracles.common import batches_of
@@ -104,8 +103,8 @@ def test_clipping_bounds_the_joint_norm_of_every_step():
 
 
 def test_adaptation_moves_a_copy_of_everything_and_not_the_server():
-    run = play(fedavg(lr=0.3, adapt=epochs(2, batch=3)), 2, seed=SEED)
-    before = {name: value.clone() for name, value in run.shared.items()}
+    run = play(fedavg(lr=0.3, adapt=epochs(2, batch=3)), 2)
+    before = copy_of(run.shared)
     own = run.adapted(1)
     assert all(not torch.equal(own[name], before[name]) for name in before)
-    assert_same_bits(part_of(run.shared, list(before)), before)
+    assert_same_bits(run.shared, before)

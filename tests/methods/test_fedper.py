@@ -13,7 +13,6 @@ from tests.helpers.methods import (
     HEAD,
     Population,
     Product,
-    assert_near,
     assert_same_bits,
     part_of,
     play,
@@ -23,7 +22,7 @@ from tests.helpers.methods import (
 
 
 def test_the_head_is_never_sent_and_not_counted():
-    """The body has 4 * 3 + 3 = 15 values, the head 3 * 3 + 3 = 12; 15 values of 8 bytes are sent by each of 2 clients."""
+    """Each of 2 clients sends the body's 4 * 3 + 3 = 15 values of 8 bytes, not the head's 3 * 3 + 3 = 12."""
     run = play(fedper(budget=steps(2)), 2, uniform(2))
     assert set(run.shared) == set(BODY)
     for visit, result in run.results:
@@ -51,13 +50,6 @@ def test_heads_start_uniform_in_the_unit_interval_each_with_draws_of_its_own():
     assert values.max() < 1
     # The mean of 60 draws from U[0, 1) is 1/2 with standard deviation 1 / sqrt(12 * 60) = 0.037.
     assert abs(float(values.mean()) - 0.5) < 4 * 0.037
-
-
-def test_its_defaults_are_fifty_full_batch_steps():
-    """As in the PFLEGO papers: tau = 50, all examples, beta = 0.007."""
-    run = play(fedper(), 1)
-    assert run.reports[0].network_passes == 50 * 5
-    assert_near(run.shared, play(fedper(lr=0.007, budget=steps(50)), 1).shared)
 
 
 def test_adaptation_moves_the_head_alone():

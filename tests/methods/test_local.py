@@ -42,7 +42,7 @@ def test_nothing_is_sent_in_either_direction():
 
 
 def test_a_client_trains_only_in_rounds_it_is_drawn_for():
-    """Two of five in turn: {0, 1}, {2, 3}, {0, 4}, ..., so that after 3 rounds client 0 trained twice, client 4 once."""
+    """Two of five in turn: {0, 1}, {2, 3}, {0, 4}. After 3 rounds client 0 trained twice, client 4 once."""
     run = play(local(lr=0.3, budget=steps(1)), 3, round_robin(2))
     everyday = play(local(lr=0.3, budget=steps(1)), 2)
     assert run.cohorts == [(0, 1), (2, 3), (0, 4)]

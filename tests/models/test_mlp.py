@@ -1,5 +1,7 @@
 """The multi-layer perceptron: counts, shapes, its two parts."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -46,7 +48,7 @@ def test_it_maps_examples_of_any_shape_to_classes_and_its_head_is_its_last_layer
     assert model(torch.zeros(batch, *shape)).shape == (batch, classes)
     assert head()(model) == {"head.weight", "head.bias"}
     widths = [torch.Size(shape).numel(), *hidden, classes]
-    assert count(model) == sum((a + 1) * b for a, b in zip(widths, widths[1:], strict=False))
+    assert count(model) == sum((a + 1) * b for a, b in pairwise(widths))
 
 
 def test_hidden_layers_are_followed_by_relu_and_the_head_by_nothing():

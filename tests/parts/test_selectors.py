@@ -5,7 +5,7 @@ from torch import nn
 
 from plures.core.errors import InvalidSplit
 from plures.models import mlp
-from plures.parts import all_personal, all_shared, as_selector, first_layer, head, patterns
+from plures.parts import all_personal, all_shared, as_selector, first_layer, head, norms, patterns, representation
 
 
 def nested():
@@ -84,6 +84,30 @@ def test_all_personal_is_every_parameter_and_all_shared_is_none(name):
     assert all_shared()(module) == frozenset()
 
 
+def test_norms_are_the_scales_and_shifts_of_every_kind_of_normalisation():
+    layers = [nn.BatchNorm1d(2), nn.Linear(2, 2), nn.LayerNorm(2), nn.GroupNorm(1, 2), nn.RMSNorm(2)]
+    layers += [nn.InstanceNorm1d(2, affine=True), nn.InstanceNorm1d(2)]
+    chosen = norms()(nn.Sequential(*layers))
+    assert chosen == {f"{place}.{name}" for place in (0, 2, 3, 5) for name in ("weight", "bias")} | {"4.weight"}
+    assert norms()(nested()) == {"trunk.2.0.weight", "trunk.2.0.bias"}
+
+
+def test_norms_of_a_network_without_any_are_an_error():
+    with pytest.raises(InvalidSplit, match="no normalisation layer"):
+        norms()(mlp())
+
+
+def test_the_representation_goes_up_to_the_last_convolution_and_its_norm():
+    assert representation()(conv_net()) == {"0.weight", "0.bias", "1.weight", "1.bias"}
+    plain = nn.Sequential(nn.Conv1d(1, 2, 2), nn.Conv1d(2, 2, 2), nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2))
+    assert representation()(plain) == {"0.weight", "0.bias", "1.weight", "1.bias"}
+
+
+def test_the_representation_of_a_network_without_convolutions_is_all_but_the_head():
+    for module in (nested(), mlp(shape=(4,), hidden=(3, 2))):
+        assert representation()(module) == (all_personal() - head())(module)
+
+
 def test_a_pattern_is_a_glob_over_whole_names():
     assert patterns("trunk.*")(nested()) == {
         "trunk.0.weight",
@@ -120,6 +144,8 @@ def test_a_selector_says_what_it_is():
 def test_a_word_is_a_role_or_else_a_pattern_and_a_list_is_a_union():
     model = nested()
     assert as_selector("head")(model) == as_selector("head()")(model) == head()(model)
+    assert as_selector("norms")(model) == norms()(model)
+    assert as_selector("representation()")(model) == representation()(model)
     assert as_selector("out.*")(model) == {"out.weight", "out.bias"}
     assert as_selector(["first_layer", "out.bias"])(model) == {"stem.weight", "stem.bias", "out.bias"}
     assert as_selector([])(model) == frozenset()

@@ -225,14 +225,12 @@ def test_the_table_of_short_names_fits_eighty_columns_and_is_aligned():
     assert len({len(line) for line in lines}) == 1
 
 
-@pytest.mark.xfail(reason="names are cut at 40 characters, which makes rows of 85 columns")
 @pytest.mark.parametrize("name", ["a_layer_name", "an_even_longer_name_of_a_layer", "x" * 200])
 def test_the_table_of_long_names_fits_eighty_columns_too(name):
     lines = split(head()).table(deep(name)).splitlines()
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.xfail(reason="the first column is as wide as the names, and 'total personal' may be wider")
 def test_the_totals_stand_under_the_sizes():
     lines = split(head()).table(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 2))).splitlines()
     assert len({len(line) for line in lines}) == 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,15 +24,20 @@ from plures.recipes import load_experiment, run_experiment
 from plures.recipes.build import build_module
 from plures.recipes.demo import ROUNDS, run_demo
 from plures.recipes.experiment import apply_override
+from plures.recipes.folder import as_json_text
 from plures.report.tables import comparison_table, metrics_table
 
-# \b keeps click from rewrapping the lines.
-EPILOG = """\b
-Start here:
-  plures demo                   six methods on real digits, within a minute
-  plures methods                what there is to choose from
-  plures run EXPERIMENT.toml    your own; method = "pflego" is a whole file
-  plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
+# Rich takes each paragraph as one line.
+EPILOG = """
+[bold]Start here:[/bold]
+
+plures demo                 six methods on real digits, within a minute
+
+plures methods              what there is to choose from
+
+plures run EXPERIMENT.toml  your own; method = "pflego" is a whole file
+
+plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
 """
 
 app = typer.Typer(
@@ -37,10 +45,12 @@ app = typer.Typer(
     help="Personalised federated learning: out of one shared model, many personal ones.",
     epilog=EPILOG,
     no_args_is_help=True,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+INTERRUPTED = 130
+"""The exit code of a process that Ctrl-C ended."""
 
 out_console = Console()
 err_console = Console(stderr=True)
@@ -69,15 +79,16 @@ def run(
 ) -> None:
     """Run an experiment file and write its results to a folder.
 
-    The folder holds the resolved configuration, one line per round, one row per client and evaluation, the final shared
-    and personal parameters, and result.json. Every key of an experiment file stands, with a comment, in
-    examples/experiment.toml.
+    The folder holds the resolved configuration, one line per round, one row
+    per client and evaluation, the final shared and personal parameters, and
+    result.json. examples/experiment.toml explains every key of such a file.
     """
     loaded = load_experiment(experiment, changes or [])
     folder = out or (Path(loaded.out) if loaded.out else default_folder(loaded.method))
-    result = run_experiment(loaded, out=folder, watcher=make_watcher(err_console))
+    with told_where(folder):
+        result = run_experiment(loaded, out=folder, watcher=make_watcher(err_console))
     if as_json:
-        typer.echo(json.dumps(result.as_json(), indent=2))
+        typer.echo(as_json_text(result.as_json(), indent=2))
         return
     out_console.print(metrics_table(result.as_json()["metrics"]))
     if result.selected_round is not None:
@@ -96,16 +107,18 @@ def demo(
     folder = out or default_folder("demo")
     if not as_json:
         out_console.print("20 clients, each with 2 of the 10 digits. What should be shared, what personal?\n")
-    rows = run_demo(folder, run_experiment, rounds=rounds, seed=seed, watcher=make_watcher(err_console))
+    with told_where(folder):
+        rows = run_demo(folder, run_experiment, rounds=rounds, seed=seed, watcher=make_watcher(err_console))
     if as_json:
         typer.echo((folder / "comparison.json").read_text(encoding="utf-8").rstrip())
         return
     out_console.print()
     out_console.print(comparison_table(rows))
     out_console.print(
-        "\npersonal: test accuracy of each client's own model, all clients' examples pooled (FedAvg: the one\n"
-        "shared model; FedAvg-FT: after fine-tuning). bottom 10%: the clients that fare worst. helped, hurt:\n"
-        "clients better or worse off than with FedAvg. sent: all bytes up and down.\n",
+        "\npersonal: test accuracy of the clients' own models, examples pooled (FedAvg: the\n"
+        "one shared model; FedAvg-FT: after fine-tuning). bottom 10%: where the clients\n"
+        "that fare worst begin. helped, hurt: clients better or worse off than with\n"
+        "FedAvg. sent: all bytes up and down.\n",
         highlight=False,
         soft_wrap=True,
     )
@@ -121,7 +134,7 @@ def demo(
 def methods(as_json: AsJson = False) -> None:
     """List every method: its paper, what is shared, what is personal, what is sent."""
     if as_json:
-        fields = ("name", "title", "paper", "shared", "personal", "sent", "headline", "file")
+        fields = ("name", "title", "paper", "shared", "personal", "sent", "file")
         typer.echo(json.dumps([{key: getattr(info, key) for key in fields} for info in METHODS.values()], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -151,8 +164,22 @@ def split(
     typer.echo(make_split(personal or ["head"], buffers=buffers).table(module))  # type: ignore[arg-type]
 
 
+@contextmanager
+def told_where(folder: Path) -> Iterator[None]:
+    """On Ctrl-C, say where the whole rounds are, if there are any."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"; the whole rounds are kept in {folder}" if folder.exists() else ""
+        err_console.print(f"interrupted{kept}", highlight=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def default_folder(name: str) -> Path:
-    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    """A new folder below runs/, named by the time."""
+    wanted = Path("runs") / f"{name.rpartition(':')[2]}-{datetime.now():%Y%m%d-%H%M%S}"
+    names = chain([wanted], (Path(f"{wanted}-{number}") for number in count(2)))
+    return next(path for path in names if not path.exists())
 
 
 def main() -> None:
@@ -163,6 +190,3 @@ def main() -> None:
     except PluresError as error:
         err_console.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        err_console.print("interrupted; the last whole round is kept in the results folder", highlight=False)
-        sys.exit(130)

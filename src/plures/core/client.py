@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from plures.core.errors import ClientFailed
 from plures.core.method import Method, Phase, Upload, Visit
-from plures.core.problem import Gradient, Problem, descend, eager_gradient
+from plures.core.problem import Gradient, Outcome, Problem, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
 from plures.core.types import SHARED_BUFFERS, Params, is_constant, select, stays, travels
@@ -43,17 +44,31 @@ def run_phases(
     passes = 0.0
     for phase in phases:
         problem = Problem(phase=phase, visit=visit, binding=binding, params=params, gradient=gradient)
-        outcome = (phase.solver or descend)(problem)
+        outcome = solved(problem)
         params, passes = outcome.params, passes + outcome.passes
         observed = observed | outcome.observed
         losses[phase.name if phase.name not in losses else f"{phase.name}.{len(losses)}"] = outcome.loss
     return params, observed, losses, passes
 
 
+def solved(problem: Problem) -> Outcome:
+    """Run one phase; what the network, the loss or the data raise is told with client, round and phase."""
+    try:
+        return (problem.phase.solver or descend)(problem)
+    except (RuntimeError, ValueError, TypeError, IndexError, ArithmeticError) as error:
+        raise ClientFailed(
+            f"{type(error).__name__}: {error}",
+            client=problem.visit.name or str(problem.visit.client),
+            round=problem.visit.round,
+            phase=problem.phase.name,
+            remedy="Look at this client's data and at the network.",
+        ) from error
+
+
 def arrival(binding: Binding, visit: Visit) -> Params:
-    """All parameters as a client's work begins; running statistics are copies, for layers write into them."""
+    """All parameters as a client's work begins; buffers are copies, for layers write into them."""
     params = binding.picked(is_constant) | visit.received | visit.state
-    copied = set(binding.task.moving_buffers)
+    copied = set(binding.task.buffers)
     return {name: value.clone() if name in copied else value for name, value in params.items()}
 
 

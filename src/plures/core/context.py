@@ -123,7 +123,7 @@ def make_visit(
     program: Program, population: Population, store: Store, server: Server, client: int, round: int, facts: Facts
 ) -> Visit:
     """What a client finds when its work begins."""
-    initial = program.initial_state(client)
+    initial = program.initial_state(client, server.shared)
     kept = store.get(client) if program.method.stateful else None
     state = initial if kept is None else kept
     return Visit(
@@ -135,6 +135,7 @@ def make_visit(
         received=program.method.download(server.shared, state),
         state=state,
         initial=initial,
+        name=population.name(client),
     )
 
 

@@ -35,6 +35,16 @@ class InvalidInput(PluresError):
         return f"{len(self.problems)} problems:\n{lines}"
 
 
+MOST_TOLD = 10
+"""Problems of one kind that are told one by one."""
+
+
+def first_of(problems: Sequence[str]) -> list[str]:
+    """The first problems of one kind, and how many more there are."""
+    told = list(problems[:MOST_TOLD])
+    return told if len(problems) <= MOST_TOLD else [*told, f"... and {len(problems) - MOST_TOLD} more like these."]
+
+
 class InvalidConfig(InvalidInput):
     """An experiment file or an option is wrong."""
 

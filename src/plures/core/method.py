@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from plures.core.types import Batch, Facts, Params, Part, Schedule
+from plures.core.rates import check_positive
+from plures.core.types import Batch, Facts, Params, Part, Parts, Schedule
 
 if TYPE_CHECKING:
     from plures.core.context import RoundContext, RoundOutcome
@@ -23,6 +24,8 @@ OptimizerState = dict[str, Params]
 
 View = Callable[[Params, Tensor], Params]
 """Parameters and inputs -> the parameters the network sees: masks, gates and twins are views."""
+
+JudgedBy = Literal["global", "personal", "finetuned"]
 
 Scale = Callable[[Facts], float]
 """Multiplies the gradients of a phase."""
@@ -72,7 +75,9 @@ class Visit:
     state: Params
     """What the client kept from its last visit, or its initial state."""
     initial: Params
-    """What the client kept before it was ever visited."""
+    """What the client would hold if this were its first visit."""
+    name: str = ""
+    """The client's name, for messages."""
 
 
 Penalty = Callable[[Params, Visit], Tensor]
@@ -92,11 +97,11 @@ MakeUpload = Callable[[Visit, Params, Params], Upload]
 Download = Callable[[Params, Params], Params]
 """(shared part, client state) -> what the client receives: all of it, masked, or sliced."""
 
-Extend = Callable[[Params], Mapping[Part, Params]]
-"""(the model's own parameters) -> parameters the method adds, by part: twins, gates, masks."""
+Extend = Callable[[Params, Parts], Mapping[Part, Params]]
+"""(the model's own parameters, their parts) -> what the method adds or changes, by part: twins, gates, masks."""
 
-Start = Callable[[Params, torch.Generator], Params]
-"""(common initial state, the client's generator) -> this client's initial state."""
+Start = Callable[[Params, Params, torch.Generator], Params]
+"""(common initial state, what the client receives, its generator) -> this client's state before its first visit."""
 
 Refresh = Callable[["Problem", Params], Params]
 """After the phases: (what may be asked, parameters) -> parameters with new masks or other kept state."""
@@ -131,12 +136,12 @@ def whole_shared_part(shared: Params, state: Params) -> Params:
     return shared
 
 
-def nothing_added(params: Params) -> Mapping[Part, Params]:
+def nothing_added(params: Params, parts: Parts) -> Mapping[Part, Params]:
     """The extension of most methods."""
     return {}
 
 
-def common_start(state: Params, generator: torch.Generator) -> Params:
+def common_start(state: Params, received: Params, generator: torch.Generator) -> Params:
     """Every client starts from the model's own initial values."""
     return state
 
@@ -157,6 +162,12 @@ class Phase:
     """Largest norm of the gradients: jointly over all that moves, or of each part."""
     solver: Solver | None = None
     """None: one optimiser step per batch."""
+
+    def __post_init__(self) -> None:
+        limits = self.clip_norm.values() if isinstance(self.clip_norm, Mapping) else [self.clip_norm]
+        for limit in limits:
+            if limit is not None:
+                check_positive("clip_norm", limit)
 
     @property
     def moves(self) -> tuple[Part, ...]:
@@ -193,4 +204,6 @@ class Method:
     """False: a client forgets its own part after each visit."""
     run_round: RunRound | None = None
     """For methods that do not fit one upload, one weighted sum and one server step."""
+    judged_by: JudgedBy = "personal"
+    """The model its paper judges it by: the shared one, the client's own, or the client's after `adapt`."""
     name: str = "custom"

@@ -53,7 +53,10 @@ class Problem:
         data, budget = self.visit.data, self.phase.budget
         draws = generator(self.visit.seed, "batches", self.visit.round, self.visit.client, budget.stream)
         for indices in budget.batches(data.num_examples, draws):
-            yield data if indices is None else Batch(data.inputs[indices], data.targets[indices])
+            batch = data if indices is None else Batch(data.inputs[indices], data.targets[indices])
+            # Statistics of a batch need two examples at least; a single one left over is passed by.
+            if batch.num_examples > 1 or not self.binding.task.needs_pairs:
+                yield batch
 
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """The loss of the phase: what the view shows to the network, and the penalty."""
@@ -100,6 +103,8 @@ def descend(problem: Problem) -> Outcome:
     """One optimiser step per batch of the budget: the solver of nearly every phase."""
     phase, visit, params = problem.phase, problem.visit, problem.params
     moving, watched = problem.moving_names(), problem.observed_names()
+    if not moving and not watched:
+        return Outcome(params, {}, torch.zeros(()), 0.0)
     scale, scaled = phase.scale(visit.facts), phase.scale(visit.facts) != 1.0
     movers = [(rule, names, rule.lr(visit.round)) for rule, names in problem.optimizers()]
     states = [rule.init({name: params[name] for name in names}) for rule, names, _ in movers]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from plures.core.method import Method, View
 from plures.core.seeds import generator, global_draws
 from plures.core.task import Loss, Task
-from plures.core.types import Params, Part, Parts, select, stays, travels
+from plures.core.types import CONSTANT_BUFFERS, PERSONAL_BUFFERS, Params, Part, Parts, select, stays, travels
 
 MODULES_KEPT = 64
 """Networks kept in memory when clients have architectures of their own; others are built again on demand."""
@@ -98,9 +98,11 @@ class Program:
 
     def _bind(self, module: nn.Module) -> Binding:
         task = Task(module, self.loss, self.device)
-        parts: dict[str, Part] = dict(self.method.split.resolve(task.module))
-        values = task.parameters | task.moving_buffers
-        for part, added in self.method.extend(task.parameters).items():
+        parts: dict[str, Part] = dict.fromkeys(task.buffers, CONSTANT_BUFFERS) | self.method.split.resolve(task.module)
+        values = task.parameters | task.buffers
+        with global_draws(self.seed, "extend"):
+            extension = self.method.extend(task.parameters, parts)
+        for part, added in extension.items():
             parts |= dict.fromkeys(added, part)
             values = values | {name: value.detach().to(self.device) for name, value in added.items()}
         return Binding(task=task, parts=parts, values=values)
@@ -109,10 +111,15 @@ class Program:
         """What the server holds before round 1; the first client's network is the reference."""
         return self.binding(0).picked(travels)
 
-    def initial_state(self, client: int) -> Params:
-        """What a client holds before its first visit."""
-        kept = self.binding(client).picked(stays)
-        return self.method.start(kept, generator(self.seed, "start", client)) if kept else kept
+    def initial_state(self, client: int, shared: Params | None = None) -> Params:
+        """What a client holds before its first visit, if that is now; without `shared`, in round 1."""
+        binding = self.binding(client)
+        kept = binding.picked(lambda part: stays(part) and part != PERSONAL_BUFFERS)
+        buffers = binding.picked(lambda part: part == PERSONAL_BUFFERS)
+        if not kept:
+            return buffers
+        received = self.method.download(self.initial_shared() if shared is None else shared, kept)
+        return self.method.start(kept, received, generator(self.seed, "start", client)) | buffers
 
     def has_global_model(self) -> bool:
         """Whether the shared part alone is a whole network."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import torch
 
 from plures.core.client import Result
-from plures.core.context import Population, RoundContext, RoundOutcome, RoundReport, Server
+from plures.core.context import RoundContext, RoundOutcome, RoundReport, Server
 from plures.core.errors import Diverged
-from plures.core.method import Optimizer, Upload, Visit
+from plures.core.method import Method, Optimizer, Upload, Visit
 from plures.core.program import Program
 from plures.core.sums import Sum, empty_sum, in_blocks
 from plures.core.types import SHARED, SHARED_BUFFERS, Params, Part, sum_bytes, travels
@@ -26,21 +26,14 @@ def weighted_round(context: RoundContext) -> RoundOutcome:
     uploads, buffers = empty_sum(), empty_sum()
     tally = Tally(round=context.round, clients=context.clients)
     states: dict[int, Params] = {}
-    visits: list[Visit] = []
-    results = context.engine.run(context.program, remember(context.visits(), visits))
+    under_way: dict[int, Visit] = {}
+    results = context.engine.run(context.program, noted(context.visits(), under_way))
     for block in in_blocks(results):
         block_uploads, block_buffers = empty_sum(), empty_sum()
         for result in block:
-            visit = visits.pop(0)
-            check_finite(result, visit, context.population)
-            facts, weight = visit.facts, method.weight
-            divisor = 0.0 if weight.per is None else weight.per(facts)
-            block_uploads.add(
-                result.upload, share=weight.share(facts), divisor=divisor, per_coordinate=method.per_coordinate
-            )
-            block_buffers.add(
-                Upload(result.buffers), share=facts.examples, divisor=facts.examples, per_coordinate=False
-            )
+            visit = under_way.pop(result.client)
+            check_finite(result, visit)
+            add_result(method, visit, result, block_uploads, block_buffers)
             tally.add(visit, result)
             if context.on_result is not None:
                 context.on_result(visit, result)
@@ -52,10 +45,18 @@ def weighted_round(context: RoundContext) -> RoundOutcome:
     return RoundOutcome(server=server, states=states, report=tally.report())
 
 
-def remember(visits: Iterable[Visit], seen: list[Visit]) -> Iterator[Visit]:
+def noted(visits: Iterable[Visit], under_way: dict[int, Visit]) -> Iterator[Visit]:
     for visit in visits:
-        seen.append(visit)
+        under_way[visit.client] = visit
         yield visit
+
+
+def add_result(method: Method, visit: Visit, result: Result, uploads: Sum, buffers: Sum) -> None:
+    """Add one client's upload by the method's weight, and its running statistics by examples."""
+    facts, weight = visit.facts, method.weight
+    divisor = 0.0 if weight.per is None else weight.per(facts)
+    uploads.add(result.upload, share=weight.share(facts), divisor=divisor, per_coordinate=method.per_coordinate)
+    buffers.add(Upload(result.buffers), share=facts.examples, divisor=facts.examples, per_coordinate=False)
 
 
 def server_step(program: Program, server: Server, uploads: Sum, buffers: Sum) -> Server:
@@ -68,8 +69,9 @@ def server_step(program: Program, server: Server, uploads: Sum, buffers: Sum) ->
     for part, rule, names in server_rules(program):
         mine = {name: shared[name] for name in names}
         state = states[part] if part in states else rule.init(mine)
-        grads = {name: direction[name] for name in names}
+        grads = {name: direction.get(name, torch.zeros_like(value)) for name, value in mine.items()}
         moved, states[part] = rule.update(grads, state, mine, rule.lr(server.round + 1))
+        moved = {name: value for name, value in moved.items() if name in direction}
         shared |= {name: untouched_kept(value, mine[name], uploads.held.get(name)) for name, value in moved.items()}
     for name, change in buffers.direction(divided=True).items():
         averaged = shared[name] - change
@@ -91,20 +93,22 @@ def server_rules(program: Program) -> list[tuple[Part, Optimizer, list[str]]]:
     return [(part, rule, binding.names(part)) for part, rule in chosen.items()]
 
 
-def check_finite(result: Result, visit: Visit, population: Population) -> None:
+def check_finite(result: Result, visit: Visit) -> None:
     """Stop before a number that is none can reach the sum."""
     for phase, loss in result.losses.items():
         if not torch.isfinite(loss):
-            raise diverged("The training loss is not a finite number", phase, visit, population)
-    sent = [value for value in (result.upload.values | result.state).values() if value.is_floating_point()]
+            raise diverged("The training loss is not a finite number", phase, visit)
+    sent = [
+        value for value in (result.upload.values | result.state | result.buffers).values() if value.is_floating_point()
+    ]
     if sent and not torch.isfinite(torch.stack(torch._foreach_norm(sent))).all():
         phase = next(reversed(result.losses), "none")
-        raise diverged("The trained parameters are not finite numbers", phase, visit, population)
+        raise diverged("The trained parameters are not finite numbers", phase, visit)
 
 
-def diverged(what: str, phase: str, visit: Visit, population: Population) -> Diverged:
+def diverged(what: str, phase: str, visit: Visit) -> Diverged:
     remedy = "Lower the learning rate, clip the gradients, or look at this client's data."
-    return Diverged(what, client=population.name(visit.client), round=visit.round, phase=phase, remedy=remedy)
+    return Diverged(what, client=visit.name or str(visit.client), round=visit.round, phase=phase, remedy=remedy)
 
 
 @dataclass(kw_only=True)

@@ -35,8 +35,7 @@ class Sum:
     def add(self, upload: Upload, *, share: float, divisor: float, per_coordinate: bool) -> None:
         accumulate(self.values, upload.values, share)
         if per_coordinate:
-            held = upload.held or {name: torch.ones_like(value) for name, value in upload.values.items()}
-            accumulate(self.held, held, share)
+            accumulate(self.held, {name: held_of(upload, name) for name in upload.values}, share)
         self.divisor += divisor
         self.num_added += 1
 
@@ -54,6 +53,12 @@ class Sum:
         if divided:
             return {name: value / self.divisor for name, value in self.values.items()}
         return self.values
+
+
+def held_of(upload: Upload, name: str) -> torch.Tensor:
+    """What a client held of a parameter, in the precision of its values; all of it, if it does not say."""
+    value = upload.values[name]
+    return torch.ones_like(value) if upload.held is None else upload.held[name].to(value.dtype)
 
 
 def empty_sum() -> Sum:

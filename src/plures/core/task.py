@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from plures.core.types import Batch, Params
 
@@ -24,15 +25,23 @@ class Task:
         self.device = device
         parameters = dict(self.module.named_parameters())
         self.parameters: Params = {name: value.detach() for name, value in parameters.items()}
+        self.buffers: Params = {name: value.detach() for name, value in self.module.named_buffers()}
         self.moving_buffers: Params = {name: value.detach() for name, value in moving_buffers(self.module).items()}
-        self.names = (*self.parameters, *self.moving_buffers)
+        self.names = (*self.parameters, *self.buffers)
+        # A layer that its owner holds in evaluation mode stays there while the rest is trained.
+        self._training_modes = [(layer, layer.training or not module.training) for layer in self.module.modules()]
+        self._mode: bool | None = None
+        self.needs_pairs = any(isinstance(layer, _BatchNorm) for layer in self.module.modules())
+        """Whether a batch of one example is too small: batch normalisation refuses it."""
         self.dtype = next((value.dtype for value in self.parameters.values()), torch.get_default_dtype())
         self.tied = len(parameters) < len(list(self.module.named_parameters(remove_duplicate=False)))
 
     def train(self, mode: bool) -> None:
         """Switch dropout and batch statistics on or off."""
-        if self.module.training != mode:
-            self.module.train(mode)
+        if self._mode != mode:
+            for layer, trained in self._training_modes:
+                layer.training = mode and trained
+            self._mode = mode
 
     def output(self, params: Params, inputs: Tensor) -> Tensor:
         seen = {name: params[name] for name in self.names}

@@ -21,7 +21,9 @@ PERSONAL_BUFFERS: Part = "buffers"
 RESET_BUFFERS: Part = "reset.buffers"
 """Running statistics forgotten after each visit, and estimated anew for evaluation."""
 FROZEN: Part = "frozen"
-"""The same on all clients from the start: never trained, never sent."""
+"""This part and "frozen.*" are the same on all clients from the start: never sent, never moved by rounds."""
+CONSTANT_BUFFERS: Part = "frozen.buffers"
+"""Buffers that are no running statistics; whatever a layer writes into them is forgotten after the visit."""
 
 Parts = Mapping[str, Part]
 """Every name with its part: total over the parameters and moving buffers of a model."""
@@ -66,7 +68,7 @@ def stays(part: Part) -> bool:
 
 def is_constant(part: Part) -> bool:
     """Whether a part has its initial value at the start of every visit, for everybody."""
-    return part in (RESET_BUFFERS, FROZEN)
+    return part in (RESET_BUFFERS, FROZEN) or part.startswith(FROZEN + ".")
 
 
 def select(params: Params, parts: Parts, accept: Callable[[Part], bool]) -> Params:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import NamedTuple
 
-from plures.core.errors import InvalidConfig, InvalidData
+from plures.core.errors import InvalidConfig, InvalidData, first_of
 from plures.data.dealing import Indices, keyed_generator
 
 Ratios = tuple[float, float, float]
@@ -40,7 +40,7 @@ def split_clients(
         if split_sizes(len(indices), shares)[0] < 1
     ]
     if too_small:
-        raise InvalidData(too_small)
+        raise InvalidData(first_of(too_small))
     split = [split_client(indices, shares, seed=seed, client=client) for client, indices in enumerate(assigned)]
     if tests is None:
         return split

@@ -13,32 +13,33 @@ from plures.core.method import View
 from plures.core.program import Binding
 from plures.core.types import RESET_BUFFERS, Batch, Params
 
-EXAMPLES_AT_ONCE = 4096
-
 
 def estimated_buffers(binding: Binding, params: Params, view: View, train: Batch) -> Params:
-    """The statistics after one pass over the training data: averages over it, not moving averages."""
+    """The statistics of all training examples in one pass: plain averages, not moving ones."""
     task = binding.task
     fresh = {name: binding.values[name].clone() for name in binding.names(RESET_BUFFERS)}
-    batch = task.place(train)
-    was_training = task.module.training
-    task.train(True)
-    with torch.no_grad(), plain_averages(task.module):
-        for inputs in torch.split(batch.inputs, EXAMPLES_AT_ONCE):
-            task.output(view(params | fresh, inputs), inputs)
-    task.train(was_training)
+    inputs = task.place(train).inputs
+    if len(inputs) < 2:  # one example has no spread: the initial statistics stay
+        return fresh
+    with torch.no_grad(), only_statistics(task.module):
+        task.output(view(params | fresh, inputs), inputs)
     return fresh
 
 
 @contextmanager
-def plain_averages(module: nn.Module) -> Iterator[None]:
-    """Let normalisation layers average over all batches instead of fading old ones out."""
+def only_statistics(module: nn.Module) -> Iterator[None]:
+    """Let normalisation layers gather plain averages while all other layers (dropout) are as in evaluation."""
+    modes = [(each, each.training) for each in module.modules()]
     layers = [layer for layer in module.modules() if isinstance(layer, _NormBase)]
     momenta = [layer.momentum for layer in layers]
+    module.eval()
     for layer in layers:
+        layer.train()
         layer.momentum = None
     try:
         yield
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
+        for each, mode in modes:
+            each.training = mode

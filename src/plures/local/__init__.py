@@ -1,6 +1,6 @@
 """What happens on a client: budgets, optimisers, schedules, penalties, views and uploads."""
 
-from plures.local.budgets import FULL, epochs, steps
+from plures.local.budgets import FULL, epochs, query, steps, support
 from plures.local.heads import cached_descent
 from plures.local.newton import newton_head
 from plures.local.optimizers import OPTIMIZERS, adam, as_optimizer, clip_by_norm, sgd
@@ -15,7 +15,7 @@ from plures.local.schedules import (
     linear,
     power,
 )
-from plures.local.starts import uniform_start
+from plures.local.starts import start_from_received, uniform_start
 from plures.local.uploads import delta, gradient
 from plures.local.views import original, twin, twin_of, with_twin
 
@@ -42,8 +42,11 @@ __all__ = [
     "power",
     "proximal",
     "pull_to_initial",
+    "query",
     "sgd",
+    "start_from_received",
     "steps",
+    "support",
     "twin",
     "twin_distance",
     "twin_of",

@@ -13,7 +13,7 @@ from torch import Tensor
 from plures.core.errors import InvalidConfig
 from plures.core.rates import check_count
 
-__all__ = ["FULL", "BatchSize", "Epochs", "Steps", "epochs", "steps"]
+__all__ = ["FULL", "BatchSize", "Epochs", "Half", "Steps", "epochs", "query", "steps", "support"]
 
 FULL: Final = "full"
 """As a batch size: every batch is all examples of the client."""
@@ -64,6 +64,29 @@ class Steps:
         return islice(_endless(num_examples, self.batch, generator), self.num_updates(num_examples))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Half:
+    """A budget on every other example only: the support half or the query half of a client's data."""
+
+    budget: Epochs | Steps
+    query: bool
+
+    @property
+    def stream(self) -> str:
+        return self.budget.stream
+
+    def num_updates(self, num_examples: int) -> int:
+        return self.budget.num_updates(len(self._places(num_examples)))
+
+    def batches(self, num_examples: int, generator: torch.Generator) -> Iterator[Tensor | None]:
+        places = torch.tensor(self._places(num_examples))
+        for indices in self.budget.batches(len(places), generator):
+            yield places if indices is None else places[indices]
+
+    def _places(self, num_examples: int) -> range:
+        return range(1 if self.query else 0, num_examples, 2)
+
+
 def epochs(count: int, batch: BatchSize = 32, cap: int | None = None, stream: str = "") -> Epochs:
     """Some passes over the client's examples, at most `cap` updates."""
     return Epochs(count=count, batch=batch, cap=cap, stream=stream)
@@ -72,6 +95,16 @@ def epochs(count: int, batch: BatchSize = 32, cap: int | None = None, stream: st
 def steps(count: int, batch: BatchSize = FULL, stream: str = "") -> Steps:
     """Some updates, on all examples unless a batch size is given."""
     return Steps(count=count, batch=batch, stream=stream)
+
+
+def support(budget: Epochs | Steps) -> Half:
+    """The budget on the examples 0, 2, 4, ...: what a client reconstructs its own part from."""
+    return Half(budget=budget, query=False)
+
+
+def query(budget: Epochs | Steps) -> Half:
+    """The budget on the examples 1, 3, 5, ...: what the shared part is then trained on."""
+    return Half(budget=budget, query=True)
 
 
 def _check_batch(batch: BatchSize) -> None:

@@ -77,7 +77,7 @@ def find_head(phase: Phase, binding: Binding) -> tuple[nn.Linear, str, str | Non
     """The one linear layer that the phase moves, with the names of its weight and bias."""
     moving = binding.names(*phase.moves)
     for prefix, layer in binding.task.module.named_modules():
-        if isinstance(layer, nn.Linear):
+        if type(layer) is nn.Linear:  # a subclass may compute something else
             own = {name.rpartition(".")[2]: name for name, _ in layer.named_parameters(prefix, recurse=False)}
             if own and sorted(own.values()) == sorted(moving):
                 return layer, own["weight"], own.get("bias")
@@ -95,18 +95,34 @@ def check_phase(phase: Phase, binding: Binding) -> None:
 
 
 def features_of(problem: Problem, layer: nn.Linear) -> Tensor:
-    """What the head receives for every example, once it is sure that nothing comes after it."""
-    task, calls = problem.binding.task, list[tuple[Tensor, Tensor]]()
-    hook = layer.register_forward_hook(lambda _, inputs, output: calls.append((inputs[0], output)))
+    """What the head receives for every example, once it is sure that they are all the head depends on."""
     before = torch.get_rng_state()
-    try:
-        with torch.no_grad():
-            output = task.output(problem.params, problem.visit.data.inputs)
-    finally:
-        hook.remove()
+    features = head_inputs(problem, layer, problem.visit.data.inputs)
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
         raise InvalidModel("The network draws random numbers (dropout), so each pass gives other features.")
-    if len(calls) != 1 or calls[0][1] is not output or calls[0][0].dim() != 2:
-        raise InvalidModel("The personal linear layer is not the last step of the network.")
+    if in_mini_batches(problem):
+        # Two examples alone must have the features they have among all others.
+        alone = head_inputs(problem, layer, problem.visit.data.inputs[:2])
+        if not torch.allclose(alone, features[:2], rtol=1e-4, atol=1e-6):
+            raise InvalidModel("The features of an example depend on the other examples of its batch.")
+    return features
+
+
+def head_inputs(problem: Problem, layer: nn.Linear, inputs: Tensor) -> Tensor:
+    task, calls = problem.binding.task, list[tuple[Tensor, Tensor]]()
+    watched = {name: problem.params[name].detach().requires_grad_() for name in problem.moving_names()}
+    hook = layer.register_forward_hook(lambda _, given, output: calls.append((given[0], output)))
+    try:
+        # Only the head's own parameters ask for gradients, so a graph before the head shows that they are used there.
+        output = task.output(problem.params | watched, inputs)
+    finally:
+        hook.remove()
+    if len(calls) != 1 or calls[0][1] is not output or calls[0][0].dim() != 2 or calls[0][0].requires_grad:
+        raise InvalidModel("The personal linear layer is not the last step of the network, or is used elsewhere too.")
     return calls[0][0]
+
+
+def in_mini_batches(problem: Problem) -> bool:
+    budget, size = problem.phase.budget, problem.visit.data.num_examples
+    return next(iter(budget.batches(size, torch.Generator())), None) is not None

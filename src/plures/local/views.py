@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.types import PERSONAL, Params, Part
+from plures.core.types import PERSONAL, Params, Part, Parts, is_constant
 
 __all__ = ["original", "twin", "twin_of", "with_twin"]
 
@@ -19,12 +19,13 @@ def twin_of(name: str) -> str:
     return PREFIX + name
 
 
-def with_twin(params: Params) -> Mapping[Part, Params]:
-    """The extension that gives every parameter a personal twin, equal to it at the start."""
+def with_twin(params: Params, parts: Parts) -> Mapping[Part, Params]:
+    """The extension that gives every parameter that may move a personal twin, equal to it at the start."""
     taken = [name for name in params if name.startswith(PREFIX)]
     if taken:
         raise InvalidModel(f"the model has a parameter '{taken[0]}', but '{PREFIX}' names twins. Rename that module.")
-    return {PERSONAL: {twin_of(name): value.detach().clone() for name, value in params.items()}}
+    moving = {name: value for name, value in params.items() if not is_constant(parts[name])}
+    return {PERSONAL: {twin_of(name): value.detach().clone() for name, value in moving.items()}}
 
 
 def twin(params: Params, inputs: Tensor) -> Params:

@@ -25,7 +25,6 @@ from plures.server.weights import samples
     shared="everything",
     personal="nothing",
     sent="change of all weights",
-    headline="global",
 )
 def fedavg(
     *,
@@ -47,4 +46,5 @@ def fedavg(
         weight=weight,
         server=as_optimizer(server),
         adapt=(tune,),
+        judged_by="global",
     )

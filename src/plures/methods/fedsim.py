@@ -13,6 +13,8 @@ paper tunes one rate per data set (0.001 to 0.1), here it is 0.1.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plures.core.method import Method, Phase
 from plures.core.types import PERSONAL, SHARED
 from plures.local import as_optimizer, delta
@@ -71,7 +73,7 @@ def fedsim(
         penalty=objective.penalty,
         clip_norm=clip_norm,
     )
-    alone = Phase(train=PERSONAL, budget=adapt, optimizer=personal_rule, view=objective.view, penalty=objective.penalty)
+    alone = replace(together, train=PERSONAL, budget=adapt, optimizer=personal_rule)
     return Method(
         split=objective.split,
         local=(together,),

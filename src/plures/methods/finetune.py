@@ -29,7 +29,6 @@ TUNED = "shared.tuned"
     shared="everything",
     personal="a fine-tuned copy",
     sent="change of all weights",
-    headline="finetuned",
 )
 def finetune(
     *,
@@ -53,4 +52,5 @@ def finetune(
         weight=weight,
         server=as_optimizer(server),
         adapt=(Phase(train=TUNED, budget=tune, optimizer=tuning, clip_norm=clip_norm),),
+        judged_by="finetuned",
     )

@@ -23,6 +23,8 @@ from plures.parts import BufferPolicy, NamedSplit, Selector, all_shared, split
 
 Rule = Annotated[float | Schedule | Optimizer, "rule"]
 """A rate or a schedule of rates for plain SGD, or an optimiser."""
+Rate = Annotated[float | Schedule, "rule"]
+"""A rate or a schedule of rates."""
 Duration = Annotated[Budget, "budget"]
 WeightOption = Annotated[Weight, "weight"]
 Selection = Annotated[Selector | str | Sequence[str], "selector"]

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from plures.core.errors import InvalidConfig
 from plures.core.method import Method, Optimizer, Phase, Solver
 from plures.core.rates import check_count
 from plures.core.types import PERSONAL, SHARED
@@ -95,6 +94,4 @@ def inner_solver(name: str, cache_features: bool) -> Solver | None:
     """Any solver will do that never leaves the client with a larger loss than before."""
     if name == "newton":
         return newton_head()
-    if name != "gradient":
-        raise InvalidConfig(f"solver of pflego is 'gradient' or 'newton', not {name!r}.")
     return cached_descent if cache_features else None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Literal, ParamSpec
+from typing import Literal, ParamSpec, get_args, get_origin, get_type_hints
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Method
 
-Headline = Literal["global", "personal", "finetuned"]
 Options = ParamSpec("Options")
 
 
@@ -24,8 +23,6 @@ class MethodInfo:
     shared: str
     personal: str
     sent: str
-    headline: Headline
-    """The model its paper judges it by: the shared one, the client's own, or the client's after fine-tuning."""
     make: Callable[..., Method]
 
     @property
@@ -37,13 +34,14 @@ METHODS: dict[str, MethodInfo] = {}
 
 
 def register(
-    *, title: str, paper: str, shared: str, personal: str, sent: str, headline: Headline = "personal"
+    *, title: str, paper: str, shared: str, personal: str, sent: str
 ) -> Callable[[Callable[Options, Method]], Callable[Options, Method]]:
     """Put a method into the table under its function's name, which the methods it makes will carry."""
 
     def add(make: Callable[Options, Method]) -> Callable[Options, Method]:
         @wraps(make)
         def named(*args: Options.args, **options: Options.kwargs) -> Method:
+            check_words(make, options)
             return replace(make(*args, **options), name=make.__name__)
 
         METHODS[make.__name__] = MethodInfo(
@@ -53,12 +51,24 @@ def register(
             shared=shared,
             personal=personal,
             sent=sent,
-            headline=headline,
             make=named,
         )
         return named
 
     return add
+
+
+def check_words(make: Callable[..., Method], options: Mapping[str, object]) -> None:
+    """Refuse a word that an option does not know."""
+    hints = get_type_hints(make)
+    for name, value in options.items():
+        choices = [word for kind in (hints.get(name), *get_args(hints.get(name))) for word in words_of(kind)]
+        if choices and isinstance(value, str) and value not in choices:
+            raise InvalidConfig(f"{name} of {make.__name__} is {value!r}. {did_you_mean(value, choices)}")
+
+
+def words_of(kind: object) -> list[str]:
+    return [word for word in get_args(kind) if isinstance(word, str)] if get_origin(kind) is Literal else []
 
 
 def find_method(name: str) -> MethodInfo:

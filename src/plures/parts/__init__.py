@@ -1,6 +1,16 @@
 """Which parameters are whose."""
 
-from plures.parts.selectors import Selector, all_personal, all_shared, as_selector, first_layer, head, patterns
+from plures.parts.selectors import (
+    Selector,
+    all_personal,
+    all_shared,
+    as_selector,
+    first_layer,
+    head,
+    norms,
+    patterns,
+    representation,
+)
 from plures.parts.split import BufferPolicy, NamedSplit, combine, partition, split, split_table
 
 __all__ = [
@@ -13,8 +23,10 @@ __all__ = [
     "combine",
     "first_layer",
     "head",
+    "norms",
     "partition",
     "patterns",
+    "representation",
     "split",
     "split_table",
 ]

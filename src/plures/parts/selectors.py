@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from torch import nn
 
@@ -44,12 +45,22 @@ def patterns(*globs: str) -> Selector:
 
 def head() -> Selector:
     """The last layer with parameters, in the order the module registers them."""
-    return Selector("head()", lambda model: frozenset(layers_with_parameters(model)[-1]))
+    return Selector("head()", lambda model: frozenset(layers_with_parameters(model)[-1].names))
 
 
 def first_layer() -> Selector:
     """The first layer with parameters, in the order the module registers them."""
-    return Selector("first_layer()", lambda model: frozenset(layers_with_parameters(model)[0]))
+    return Selector("first_layer()", lambda model: frozenset(layers_with_parameters(model)[0].names))
+
+
+def norms() -> Selector:
+    """Scales and shifts of every normalisation layer; none in the network is an error."""
+    return Selector("norms()", normalisation_names)
+
+
+def representation() -> Selector:
+    """What comes before the classifier: all up to the last convolution and its norm, or else all but the head."""
+    return Selector("representation()", representation_names)
 
 
 def all_shared() -> Selector:
@@ -65,6 +76,8 @@ def all_personal() -> Selector:
 ROLES: dict[str, Callable[[], Selector]] = {
     "head": head,
     "first_layer": first_layer,
+    "norms": norms,
+    "representation": representation,
     "all_shared": all_shared,
     "all_personal": all_personal,
 }
@@ -108,16 +121,44 @@ def near(glob: str, names: Sequence[str]) -> str:
     return "Its parameters: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") + "."
 
 
-def layers_with_parameters(model: nn.Module) -> list[list[str]]:
-    """Names of the parameters of each layer that has its own, in order of registration."""
-    found = [list(own(layer, prefix)) for prefix, layer in model.named_modules()]
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+
+
+def normalisation_names(model: nn.Module) -> Names:
+    found = [name for layer in layers_with_parameters(model) if isinstance(layer.module, NORMS) for name in layer.names]
+    if not found:
+        raise InvalidSplit(
+            f"{type(model).__name__} has no normalisation layer with parameters, so norms() selects nothing. "
+            "Use a network with such layers, or name another part."
+        )
+    return frozenset(found)
+
+
+def representation_names(model: nn.Module) -> Names:
+    layers = layers_with_parameters(model)
+    convolutions = [place for place, layer in enumerate(layers) if isinstance(layer.module, CONVOLUTIONS)]
+    end = convolutions[-1] + 1 if convolutions else len(layers) - 1
+    if convolutions and end < len(layers) and isinstance(layers[end].module, NORMS):
+        end += 1
+    return frozenset(name for layer in layers[: min(end, len(layers) - 1)] for name in layer.names)
+
+
+class Layer(NamedTuple):
+    """A module with parameters of its own."""
+
+    module: nn.Module
+    names: list[str]
+
+
+def layers_with_parameters(model: nn.Module) -> list[Layer]:
+    """Every layer that has parameters of its own, in order of registration."""
     known = set(names_of(model))
-    layers = [[name for name in names if name in known] for names in found]
-    layers = [names for names in layers if names]
+    layers = []
+    for prefix, module in model.named_modules():
+        names = [name for name, _ in module.named_parameters(prefix, recurse=False) if name in known]
+        if names:
+            layers.append(Layer(module, names))
     if not layers:
         raise InvalidSplit(f"{type(model).__name__} has no parameters: there is nothing to train.")
     return layers
-
-
-def own(layer: nn.Module, prefix: str) -> Iterable[str]:
-    return (name for name, _ in layer.named_parameters(prefix, recurse=False))

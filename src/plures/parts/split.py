@@ -100,7 +100,7 @@ def combine(groups: Mapping[Part, Params]) -> Params:
 def split_table(model: nn.Module, parts: Parts) -> str:
     values = dict(model.named_parameters()) | moving_buffers(model)
     rows = [(name, parts[name], "x".join(map(str, v.shape)) or "1", v.numel()) for name, v in values.items()]
-    width = min(40, max([len("parameter"), *(len(name) for name, *_ in rows)]))
+    width = min(35, max([len("parameter"), *(len(name) for name, *_ in rows)]))
     lines = [f"{'parameter':<{width}}  {'part':<14}  {'shape':>14}  {'values':>11}"]
     for name, part, shape, size in rows:
         shown = name if len(name) <= width else name[: width // 2 - 1] + ".." + name[-(width - width // 2 - 1) :]

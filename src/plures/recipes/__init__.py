@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plures.recipes.build import build
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
-from plures.recipes.recorder import EvaluationPlan
+from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
 from plures.recipes.running import run
 from plures.recipes.watching import Watcher

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial as bound
 from typing import Any
 
 import tomli_w
+from pydantic import BaseModel
 from torch import nn
 
 from plures.core.errors import InvalidConfig, did_you_mean
@@ -18,13 +17,14 @@ from plures.core.program import Networks, OneNetwork
 from plures.core.seeds import global_draws
 from plures.core.types import PERSONAL
 from plures.data import PARTITIONERS, SOURCES, Federation, partition
-from plures.methods import MethodInfo, find_method
+from plures.methods import METHODS, MethodInfo, find_method
 from plures.models import MODELS, with_own_heads
 from plures.participation import SAMPLERS, Sampler, as_sampler
 from plures.parts import head
 from plures.recipes.experiment import Experiment
-from plures.recipes.options import called, lookup, method_options, resolved_options
-from plures.recipes.recorder import EvaluationPlan
+from plures.recipes.loading import load_named, load_weights, start_from
+from plures.recipes.options import ALL_OPTIMIZERS, called, lookup, method_options, plain_defaults
+from plures.recipes.plan import EvaluationPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Built:
 
 def build(experiment: Experiment) -> Built:
     """Everything an experiment names; what is wrong with the file is an error here."""
-    info = find_method(experiment.method)
+    info = named_method(experiment.method)
     given = given_options(experiment, info)
     method = called(info.name, info.make, method_options(info, given, rounds=experiment.rounds))
     federation = build_federation(experiment)
@@ -56,6 +56,16 @@ def build(experiment: Experiment) -> Built:
         plan=build_plan(experiment),
         configuration=resolved(experiment, info, given),
     )
+
+
+def named_method(name: str) -> MethodInfo:
+    """A method by name; "package.module:function" registers it by being imported."""
+    if ":" not in name:
+        return find_method(name)
+    made = load_named("method", name)
+    if made.__name__ not in METHODS:
+        raise InvalidConfig(f"The method '{name}' is not registered. Put @register(...) of plures.methods above it.")
+    return find_method(made.__name__)
 
 
 def given_options(experiment: Experiment, info: MethodInfo) -> dict[str, Any]:
@@ -85,25 +95,35 @@ def server_option(experiment: Experiment) -> Any:
     table = experiment.server
     if table.optimizer is not None:
         return {"optimizer": table.optimizer, **table.options}
-    unknown = [name for name in table.options if name != "lr"]
-    if unknown:
-        raise InvalidConfig(
-            f"[server] {unknown[0]} needs an optimizer. {did_you_mean(unknown[0], ('optimizer', 'lr'))}"
-        )
+    for name in table.options:
+        having = [rule for rule, make in ALL_OPTIMIZERS.items() if name in inspect.signature(make).parameters]
+        if name != "lr" and having:
+            raise InvalidConfig(f"[server] {name} needs an optimizer that has it: {', '.join(having)}.")
+        if name != "lr":
+            raise InvalidConfig(f"[server] has no key '{name}'. {did_you_mean(name, ['lr', *own_keys(table)])}")
     return table.options.get("lr")
 
 
 def build_federation(experiment: Experiment) -> Federation:
     data = experiment.data
+    if "num_clients" in data.options:
+        raise InvalidConfig("[data] has no key 'num_clients'. Did you mean 'clients'?")
     source = lookup("data source", data.source, SOURCES)
     make = lookup("partition", data.partition, PARTITIONERS)
-    partitioner = called(f"partition '{data.partition}'", make, {"num_clients": data.clients, **data.options})
+    options = {"num_clients": data.clients, **data.options}
+    partitioner = called(f"partition '{data.partition}'", make, options, beside=own_keys(data))
     return partition(source(), partitioner, seed=data.seed, label_space=data.label_space, split=data.split)
 
 
 def build_networks(experiment: Experiment, method: Method, federation: Federation) -> Networks:
     """One network for all; with a personal head in local label spaces, heads of K_i classes."""
-    make = bound(build_module, experiment.model.name, experiment.model.options, federation.input_shape)
+    table = experiment.model
+    weights = {} if table.weights is None else load_weights(table.weights)
+
+    def make(classes: int) -> nn.Module:
+        module = build_module(table.name, table.options, federation.input_shape, classes)
+        return start_from(module, weights, str(table.weights))
+
     most = max(federation.num_classes(client) for client in range(federation.num_clients))
     with global_draws(experiment.seed, "model"):
         module = make(most)
@@ -121,32 +141,29 @@ def build_module(
     asked = inspect.signature(make).parameters
     offered = {"shape": shape, "classes": classes}
     known = {key: value for key, value in offered.items() if key in asked and value is not None}
-    module = called(f"model '{name}'", make, {**known, **options})
+    module = called(f"model '{name}'", make, {**known, **options}, beside=["name", "weights"])
     if not isinstance(module, nn.Module):
         raise InvalidConfig(f"model '{name}' gave a {type(module).__name__}, not a torch module.")
     return module
 
 
 def find_model(name: str) -> Callable[..., Any]:
-    if ":" not in name:
-        found: Callable[..., Any] = lookup("model", name, MODELS)
-        return found
-    module_name, _, attribute = name.partition(":")
-    try:
-        made: Callable[..., Any] = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InvalidConfig(f"Cannot load the model '{name}': {error}. Give it as package.module:function.") from error
-    return made
+    """A registered model, or whatever "package.module:name" stands for."""
+    found: Callable[..., Any] = load_named("model", name) if ":" in name else lookup("model", name, MODELS)
+    return found
 
 
 def build_sampler(experiment: Experiment) -> Sampler:
-    rule = experiment.participation
-    if rule is None:
+    table = experiment.participation
+    if table is None:
         return as_sampler(experiment.cohort)
-    sampler: Sampler = called(
-        f"participation '{rule.rule}'", lookup("participation rule", rule.rule, SAMPLERS), rule.options
-    )
+    make = lookup("participation rule", table.rule, SAMPLERS)
+    sampler: Sampler = called(f"participation '{table.rule}'", make, table.options, beside=["rule"])
     return sampler
+
+
+def own_keys(table: BaseModel) -> list[str]:
+    return list(type(table).model_fields)
 
 
 def build_plan(experiment: Experiment) -> EvaluationPlan:
@@ -161,5 +178,14 @@ def build_plan(experiment: Experiment) -> EvaluationPlan:
 
 def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any]) -> str:
     """The experiment with every default written out; running it again gives the same result."""
-    table = experiment.model_dump(exclude={"out", "split", "server", "method_options"}, exclude_none=True)
-    return tomli_w.dumps(table | {"method_options": resolved_options(info, given)})
+    apart = {"out", "split", "server", "method_options"} | ({"cohort"} if experiment.participation else set())
+    table = experiment.model_dump(exclude=apart, exclude_none=True)
+    known = {"shape", "classes", "num_clients"}
+    model, data = experiment.model, experiment.data
+    table["model"] = without(plain_defaults(find_model(model.name)), known) | table["model"]
+    table["data"] = without(plain_defaults(PARTITIONERS[data.partition]), known) | table["data"]
+    return tomli_w.dumps(table | {"method_options": plain_defaults(info.make) | dict(given)})
+
+
+def without(table: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in names}

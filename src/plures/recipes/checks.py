@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import get_args
 
 import torch
 
 from plures.core.context import Server, lone_facts, make_visit
-from plures.core.errors import InvalidConfig, InvalidInput, InvalidModel, InvalidSplit
+from plures.core.errors import InvalidConfig, InvalidInput, InvalidModel, InvalidSplit, did_you_mean
 from plures.core.method import Optimizer, Phase
 from plures.core.problem import Problem
 from plures.core.program import Binding, Program
-from plures.core.rates import check_rate
+from plures.core.rates import check_count, check_rate
 from plures.core.types import Batch, travels
 from plures.data import Federation, check_federation
+from plures.evaluate import SplitName
 from plures.participation import Sampler
+from plures.recipes.plan import EvaluationPlan
 from plures.stores.memory import MemoryStore
 
+SPLITS: tuple[str, ...] = get_args(SplitName)
+MODELS = ("global", "personal", "finetuned")
 CLIENTS_TRIED = 1000
 """Most clients whose own architectures are built and tried before a run."""
 
 
-def check_run(program: Program, federation: Federation, sampler: Sampler, rounds: int) -> None:
+def check_run(program: Program, federation: Federation, sampler: Sampler, rounds: int, plan: EvaluationPlan) -> None:
     """Raise one error that lists every problem of data, cohort, split, method and network."""
     problems: list[str] = []
     first: InvalidInput | None = None
@@ -29,8 +34,10 @@ def check_run(program: Program, federation: Federation, sampler: Sampler, rounds
         lambda: check_rounds(rounds),
         lambda: check_federation(federation),
         lambda: sampler.check(federation.num_clients),
-        lambda: check_rates(program, rounds),
+        lambda: check_rates(program, rounds if isinstance(rounds, int) else 0),
+        lambda: check_plan(plan),
         lambda: check_networks(program, federation),
+        lambda: check_global_model(program, plan),
     ):
         error = caught(check)
         if error is not None:
@@ -49,15 +56,46 @@ def caught(check: Callable[[], None]) -> InvalidInput | None:
 
 
 def check_rounds(rounds: int) -> None:
-    if rounds < 1:
-        raise InvalidConfig(f"rounds is {rounds}. A run has at least one round.")
+    check_count("rounds", rounds, least=1)
+
+
+def check_device(device: str) -> None:
+    """Try the device once: torch names it in many ways, and may have been built without it."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidConfig(
+            f"The device '{device}' cannot be used: {reason} Use 'cpu', or 'cuda' where there is one."
+        ) from error
+
+
+def check_plan(plan: EvaluationPlan) -> None:
+    check_count("every of the evaluation", plan.every, least=1)
+    for what, given, known in (("splits", plan.splits, SPLITS), ("models", plan.models or (), MODELS)):
+        if isinstance(given, str):
+            raise InvalidConfig(f"{what} of the evaluation is a list of words, not the word '{given}'.")
+        for word in given:
+            if word not in known:
+                raise InvalidConfig(f"There is no '{word}' among the {what} to evaluate. {did_you_mean(word, known)}")
+
+
+def check_global_model(program: Program, plan: EvaluationPlan) -> None:
+    if "global" in (plan.models or ()) and not program.has_global_model():
+        raise InvalidConfig(
+            f"{program.method.name} has no global model to evaluate: some of its parameters are personal. "
+            "Leave 'global' out of the evaluation's models."
+        )
 
 
 def check_rates(program: Program, rounds: int) -> None:
     """A schedule, perhaps the user's own, gives a usable rate in every round."""
     for rule in rules_of(program):
         for round in range(1, rounds + 1):
-            check_rate(f"the learning rate in round {round}", rule.lr(round))
+            try:
+                check_rate(f"the learning rate in round {round}", rule.lr(round))
+            except OverflowError as error:
+                raise InvalidConfig(f"The learning rate in round {round} is too large for a number.") from error
 
 
 def rules_of(program: Program) -> Iterator[Optimizer]:
@@ -133,12 +171,18 @@ def check_forward(binding: Binding, batch: Batch, client: str) -> torch.Tensor:
     binding.task.train(False)
     try:
         with torch.no_grad():
-            return binding.task.output(params, batch.inputs)
+            output = binding.task.output(params, batch.inputs)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise InvalidModel(
             f"{type(binding.task.module).__name__} does not take client {client}'s inputs of shape "
-            f"{tuple(batch.inputs.shape[1:])} ({batch.inputs.dtype}): {error}"
+            f"{tuple(batch.inputs.shape[1:])} ({batch.inputs.dtype}): {error}. Build it for that shape."
         ) from error
+    if not isinstance(output, torch.Tensor):
+        raise InvalidModel(
+            f"{type(binding.task.module).__name__} gives a {type(output).__name__}, not one tensor. Wrap it so "
+            "that it returns the tensor to be compared with the targets."
+        )
+    return output
 
 
 def check_solvers(program: Program, federation: Federation, client: int, binding: Binding) -> None:

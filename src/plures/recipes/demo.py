@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from plures.evaluate import compare
 from plures.recipes.experiment import make_experiment
+from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.watching import Watcher
 from plures.report.tables import Row, row_of
@@ -47,13 +47,14 @@ def run_demo(
     watcher: Watcher | None = None,
 ) -> list[Row]:
     """Run every entry, each in a folder of its own, and compare them client by client with FedAvg."""
+    make_empty_folder(out)
     results = {entry.title: run_entry(entry, out, run, rounds, seed, watcher) for entry in ENTRIES}
     reference = results["FedAvg"].scores("global")
     rows = []
     for title, result in results.items():
         versus = compare(result.scores(), reference)
         rows.append(row_of(title, result.as_json(), None if title == "FedAvg" else (versus.helped, versus.hurt)))
-    (out / "comparison.json").write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n", encoding="utf-8")
+    (out / "comparison.json").write_text(as_json_text([asdict(row) for row in rows], indent=2) + "\n", encoding="utf-8")
     return rows
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -40,7 +40,7 @@ class Data(FreeTable):
     partition: str = "by_class"
     clients: int = Field(default=20, ge=1)
     label_space: Literal["global", "local"] = "global"
-    split: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    split: Annotated[tuple[float, float, float], Field(strict=False)] = (0.6, 0.2, 0.2)
     seed: int = 0
 
 
@@ -48,6 +48,8 @@ class Model(FreeTable):
     """A network by name, or a function "package.module:name"; further keys are its options."""
 
     name: str = "mlp"
+    weights: str | None = None
+    """A safetensors file to start from, such as RUN/shared.safetensors; what it lacks starts as usual."""
 
 
 class Split(Table):
@@ -61,7 +63,7 @@ class ServerTable(FreeTable):
     """The server's optimiser and the weights of uploads; further keys are the optimiser's options."""
 
     optimizer: str | None = None
-    weight: str | None = None
+    weight: str | dict[str, int] | None = None
 
 
 class Evaluation(Table):
@@ -128,10 +130,13 @@ def apply_override(table: dict[str, Any], override: str) -> None:
 
 def parse_value(text: str) -> Any:
     """A TOML value; what is none is taken as plain text, so that quotes may be left out."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+    for form in (text, f"0{text}"):  # .1 is meant as 0.1
+        try:
+            return tomllib.loads(f"value = {form}")["value"]
+        except tomllib.TOMLDecodeError:
+            if not text.startswith("."):
+                break
+    return text
 
 
 def make_experiment(table: Mapping[str, Any]) -> Experiment:
@@ -151,15 +156,20 @@ def distinct(error: ValidationError) -> list[Any]:
     """One problem per key: a value that fits none of several types is one problem, not several."""
     seen: dict[tuple[Any, ...], Any] = {}
     for problem in error.errors():
-        place = tuple(problem["loc"])
-        known = [key for key in place if isinstance(key, int) or is_key(place, key)]
-        seen.setdefault(tuple(known), {**problem, "loc": tuple(known)})
+        place = keys_of(problem)
+        seen.setdefault(place, {**problem, "loc": place})
+        if seen[place]["msg"] != problem["msg"]:
+            seen[place]["msg"] += f"; or {problem['msg'][0].lower()}{problem['msg'][1:]}"
     return list(seen.values())
 
 
-def is_key(place: tuple[Any, ...], key: Any) -> bool:
-    """Whether a step of a problem's place is a key of the file, and not pydantic's name for a type."""
-    return isinstance(key, str) and (key == place[0] or key in fields_of(place[0]) or place[-1] == key)
+def keys_of(problem: Any) -> tuple[Any, ...]:
+    """Where a problem is, without the names that pydantic adds for the types it tried."""
+    place = problem["loc"]
+    if problem["type"] == "extra_forbidden":
+        return tuple(place)
+    known = fields_of(place[0])
+    return tuple(key for number, key in enumerate(place) if number == 0 or isinstance(key, int) or key in known)
 
 
 def explain(problem: Any) -> str:
@@ -169,7 +179,10 @@ def explain(problem: Any) -> str:
         known = Experiment.model_fields if len(place) == 1 else fields_of(place[0])
         return f"Unknown key '{where}'. {did_you_mean(place[-1], known)}"
     if problem["type"] == "missing":
-        return f"'{where}' is missing. An experiment needs at least: method = \"fedavg\"."
+        if len(place) == 1:
+            return f"'{where}' is missing. An experiment needs at least: method = \"fedavg\"."
+        given = ", ".join(f"'{key}'" for key in problem["input"])
+        return f"[{place[0]}] has {given or 'no keys'}, but no '{place[-1]}', which it needs."
     return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}."
 
 

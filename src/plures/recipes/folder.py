@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,23 +29,17 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise RunFolderError(f"The folder {path} is not empty. Choose another with --out, or remove it first.")
-        except OSError as error:
-            raise RunFolderError(
-                f"Cannot write to {path}: {error.strerror}. Choose another folder with --out."
-            ) from error
+        make_empty_folder(path)
+        self.write_text(records.ROUNDS, "")
 
     def write_text(self, name: str, text: str) -> None:
         self._replace(name, text.encode("utf-8"))
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        self.write_text(name, json.dumps(value, indent=2) + "\n")
+        self.write_text(name, as_json_text(value, indent=2) + "\n")
 
     def add_round(self, line: Mapping[str, Any]) -> None:
-        self._append(records.ROUNDS, (json.dumps(line) + "\n").encode("utf-8"))
+        self._append(records.ROUNDS, (as_json_text(line) + "\n").encode("utf-8"))
 
     def add_clients(self, round: int, evaluations: Iterable[Evaluation], names: Mapping[int, str]) -> None:
         """One row per client and evaluation, as a gzip member of its own so that each append is whole."""
@@ -83,6 +78,30 @@ class RunFolder:
                 file.write(content)
         except OSError as error:
             raise RunFolderError(f"Cannot write {self.path / name}: {error.strerror}.") from error
+
+
+def make_empty_folder(path: Path) -> None:
+    """A new folder, or one with nothing in it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        occupied = any(path.iterdir())
+    except OSError as error:
+        raise RunFolderError(f"Cannot write to {path}: {error.strerror}. Choose another folder with --out.") from error
+    if occupied:
+        raise RunFolderError(f"The folder {path} is not empty. Choose another with --out, or remove it first.")
+
+
+def as_json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that every reader takes: a number that is none is null."""
+    return json.dumps(without_nan(value), indent=indent, allow_nan=False)
+
+
+def without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: without_nan(item) for key, item in value.items()}
+    return [without_nan(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def portable(params: Params) -> Params:

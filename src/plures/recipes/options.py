@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Weight
-from plures.core.rates import Constant
+from plures.core.rates import Constant, check_rate
 from plures.local import OPTIMIZERS, SCHEDULES, epochs, steps
 from plures.local.budgets import Epochs, Steps
 from plures.methods import MethodInfo
@@ -50,7 +50,7 @@ def convert(name: str, value: Any, hint: Any, rounds: int) -> Any:
     if marker == "weight":
         return make_weight(value)
     if marker == "selector":
-        return value
+        hint = str | list[str]
     try:
         return TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
@@ -76,7 +76,7 @@ def make_rule(name: str, value: Any, rounds: int) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         forms = '0.1, {schedule = "cosine", start = 0.1} or {optimizer = "adam", lr = 0.01}'
         raise InvalidConfig(f"{name} = {value!r}: give a rate such as {forms}.")
-    return float(value)
+    return check_rate(name, value)
 
 
 def make_schedule(name: str, table: Mapping[str, Any], rounds: int) -> Any:
@@ -99,7 +99,7 @@ def make_optimizer(table: Mapping[str, Any]) -> Any:
 
 def make_budget(name: str, value: Any) -> Any:
     """{epochs = 1, batch = 32} or {steps = 50, batch = "full"}."""
-    if isinstance(value, Mapping) and ("epochs" in value) != ("steps" in value):
+    if isinstance(value, Mapping) and ("epochs" in value) != ("steps" in value) and "count" not in value:
         make = epochs if "epochs" in value else steps
         count = value["epochs" if "epochs" in value else "steps"]
         rest = {key: item for key, item in value.items() if key not in ("epochs", "steps")}
@@ -118,28 +118,35 @@ def make_weight(value: Any) -> Any:
 
 
 def lookup(what: str, name: Any, table: Mapping[str, Any]) -> Any:
+    if not isinstance(name, str):
+        raise InvalidConfig(f"{what} = {name!r}: give one of {', '.join(sorted(table))}.")
     if name not in table:
-        raise InvalidConfig(f"There is no {what} '{name}'. {did_you_mean(str(name), table)}")
+        raise InvalidConfig(f"There is no {what} '{name}'. {did_you_mean(name, table)}")
     return table[name]
 
 
-def called(what: str, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a maker with options from a file; unknown or missing ones are named."""
+def called(what: str, make: Callable[..., Any], options: Mapping[str, Any], *, beside: Iterable[str] = ()) -> Any:
+    """Call a maker with options from a file; `beside` are keys of the same table that are not options."""
     parameters = inspect.signature(make).parameters
-    known: Iterable[str] = parameters
     for name in options:
         if name not in parameters:
-            raise InvalidConfig(f"{what} has no option '{name}'. {did_you_mean(name, known)}")
+            raise InvalidConfig(f"{what} has no option '{name}'. {did_you_mean(name, [*parameters, *beside])}")
     missing = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in options]
     if missing:
         raise InvalidConfig(f"{what} needs {', '.join(missing)}.")
-    return make(**options)
+    try:
+        return make(**options)
+    except (TypeError, ValueError) as error:
+        given = ", ".join(f"{name} = {value!r}" for name, value in options.items())
+        raise InvalidConfig(f"{what} cannot be made with {given}: {error}.") from error
 
 
 def to_plain(value: Any) -> Any:
     """A default of a method as it would stand in a file; None where a file would leave it out."""
     if isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, list | tuple) and not isinstance(value, Weight):
+        return [to_plain(item) for item in value]
     if isinstance(value, Epochs | Steps):
         kind = "epochs" if isinstance(value, Epochs) else "steps"
         table = {kind: value.count, "batch": value.batch}
@@ -151,7 +158,7 @@ def to_plain(value: Any) -> Any:
     return to_plain(value.value) if isinstance(value, Constant) else None
 
 
-def resolved_options(info: MethodInfo, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, and the defaults of all else that a file can say."""
-    defaults = {name: to_plain(p.default) for name, p in inspect.signature(info.make).parameters.items()}
-    return {name: value for name, value in defaults.items() if value is not None} | dict(given)
+def plain_defaults(make: Callable[..., Any]) -> dict[str, Any]:
+    """The defaults of a maker that a file can say."""
+    defaults = {name: to_plain(p.default) for name, p in inspect.signature(make).parameters.items()}
+    return {name: value for name, value in defaults.items() if value is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from plures.core.client import Result
@@ -15,23 +15,12 @@ from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
 from plures.recipes.folder import RunFolder, state_fingerprint
+from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult, Status
 from plures.report import records
 from plures.stores.memory import MemoryStore
 
 COSTS = ("bytes_down", "bytes_up", "network_passes")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationPlan:
-    """When and what to evaluate; the last round always is."""
-
-    every: int = 5
-    models: tuple[ModelKind, ...] | None = None
-    """None: the global model where there is one, the personal one, and the one the method is judged by."""
-    splits: tuple[SplitName, ...] = ("validation", "test")
-    post_local: bool = False
-    """Also the cohort's own models right after training, before the server step."""
 
 
 class Selected(NamedTuple):
@@ -51,19 +40,20 @@ class Recorder:
         federation: Federation,
         *,
         plan: EvaluationPlan,
-        headline: ModelKind,
         title: str,
         rounds: int,
         facts: dict[str, Any],
         folder: RunFolder | None,
     ) -> None:
-        self.program, self.federation, self.plan, self.headline = program, federation, plan, headline
+        self.program, self.federation, self.plan = program, federation, plan
+        self.headline = headline_of(program)
         self.title, self.rounds, self.facts, self.folder = title, rounds, facts, folder
         self.store = MemoryStore()
         self.evaluator = Evaluator(program, federation, self.store)
-        self.models = plan.models or usual_models(program, headline)
+        self.models = plan.models or usual_models(program)
         self.history: list[dict[str, Any]] = []
         self.latest: list[Evaluation] = []
+        self.latest_round: int | None = None
         self.selected: Selected | None = None
         self.costs: dict[str, float] = dict.fromkeys(COSTS, 0)
         self.after_training: dict[SplitName, list[ClientScore]] = {}
@@ -81,20 +71,23 @@ class Recorder:
         """Note a whole round; returns its metrics if it was evaluated."""
         for cost in COSTS:
             self.costs[cost] += getattr(report, cost)
-        metrics = self._evaluate(server) if self.is_evaluated(report.round) else {}
         line = asdict(report) | {"seconds": round(seconds, 6)}
-        if metrics:
-            line["metrics"] = {name: asdict(summary) for name, summary in metrics.items()}
-        self.history.append(line)
-        if self.folder is not None:
-            self.folder.add_round(line)
+        metrics: dict[str, Summary] = {}
+        try:
+            if self.is_evaluated(report.round):
+                metrics = self._evaluate(server)
+                line["metrics"] = {name: asdict(summary) for name, summary in metrics.items()}
+        finally:  # the round is in force, whatever becomes of its evaluation
+            self.history.append(line)
+            if self.folder is not None:
+                self.folder.add_round(line)
         return metrics
 
     def _evaluate(self, server: Server) -> dict[str, Summary]:
         found = self.evaluator.evaluate(server, self.models, self.plan.splits)
         for split, scores in self.after_training.items():
             found.append(Evaluation(model="post_local", split=split, scores=tuple(scores), sampled=True))
-        self.after_training, self.latest = {}, found
+        self.after_training, self.latest, self.latest_round = {}, found, server.round
         metrics = all_summaries(found)
         validation = metrics.get(f"{self.headline}/validation/accuracy")
         if validation is not None and (self.selected is None or validation.weighted > self.selected.accuracy):
@@ -127,6 +120,7 @@ class Recorder:
             federation=self.federation,
             evaluations=self.latest,
             metrics=all_summaries(self.latest),
+            metrics_round=self.latest_round,
             selected_round=None if self.selected is None else self.selected.round,
             selected_metrics={} if self.selected is None else self.selected.metrics,
             history=self.history,
@@ -137,9 +131,15 @@ class Recorder:
         )
 
 
-def usual_models(program: Program, headline: ModelKind) -> tuple[ModelKind, ...]:
+def headline_of(program: Program) -> ModelKind:
+    """The model a method is judged by; without a whole shared model, the client's own."""
+    judged_by = program.method.judged_by
+    return "personal" if judged_by == "global" and not program.has_global_model() else judged_by
+
+
+def usual_models(program: Program) -> tuple[ModelKind, ...]:
     whole: list[ModelKind] = ["global"] if program.has_global_model() else []
-    return tuple(dict.fromkeys([*whole, "personal", headline]))
+    return tuple(dict.fromkeys([*whole, "personal", headline_of(program)]))
 
 
 def all_summaries(evaluations: Sequence[Evaluation]) -> dict[str, Summary]:

@@ -34,6 +34,8 @@ class RunResult:
     evaluations: list[Evaluation]
     """Of the last evaluated round."""
     metrics: dict[str, Summary]
+    metrics_round: int | None
+    """The round they are of: the last evaluated one."""
     selected_round: int | None
     selected_metrics: dict[str, Summary]
     history: list[dict[str, Any]]
@@ -81,6 +83,7 @@ class RunResult:
             "status": self.status,
             **self.facts,
             "headline": self.headline,
+            "metrics_round": self.metrics_round,
             "metrics": {name: asdict(summary) for name, summary in self.metrics.items()},
             "selected": {
                 "round": self.selected_round,

@@ -19,13 +19,13 @@ from plures.core.program import Program
 from plures.core.task import Loss
 from plures.data import Federation
 from plures.engines.sequential import Sequential
-from plures.evaluate import ModelKind
-from plures.methods import METHODS, find_method
+from plures.methods import find_method
 from plures.models import AnyModel, as_networks
 from plures.participation import Sampler, as_sampler
-from plures.recipes.checks import check_run
+from plures.recipes.checks import check_device, check_run
 from plures.recipes.folder import RunFolder
-from plures.recipes.recorder import EvaluationPlan, Recorder
+from plures.recipes.plan import EvaluationPlan
+from plures.recipes.recorder import Recorder
 from plures.recipes.results import RunResult
 from plures.recipes.watching import Silence, Watcher
 from plures.report import records
@@ -47,22 +47,21 @@ def run(
     evaluation: EvaluationPlan | None = None,
     out: str | Path | None = None,
     title: str | None = None,
-    headline: ModelKind | None = None,
     configuration: str | None = None,
     watcher: Watcher | None = None,
 ) -> RunResult:
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
     `model` is a module, a function that makes one (then its initial values follow `seed`), or a function from the
-    client's number to its module. `headline` is the model that the method is judged by; `configuration` is kept beside
-    the results.
+    client's number to its module. `configuration` is kept beside the results.
     """
     if isinstance(method, str):
         method = find_method(method).make()
     title = title or method.name
+    check_device(device)
     program = Program(method, as_networks(model), loss=loss, seed=seed, device=device)
-    sampler, chosen = as_sampler(cohort), find_engine(engine)
-    check_run(program, federation, sampler, rounds)
+    sampler, chosen, plan = as_sampler(cohort), find_engine(engine), evaluation or EvaluationPlan()
+    check_run(program, federation, sampler, rounds, plan)
     facts: dict[str, Any] = {
         "method": method.name,
         "seed": seed,
@@ -74,21 +73,13 @@ def run(
     recorder = Recorder(
         program,
         federation,
-        plan=evaluation or EvaluationPlan(),
-        headline=headline or usual_headline(program),
+        plan=plan,
         title=title,
         rounds=rounds,
         facts=facts,
         folder=open_folder(out, configuration),
     )
     return play(recorder, sampler, chosen, watcher or Silence())
-
-
-def usual_headline(program: Program) -> ModelKind:
-    """The model a method is judged by: as registered, else the personal one where there is a personal part."""
-    if program.method.name in METHODS:
-        return METHODS[program.method.name].headline
-    return "personal" if program.initial_state(0) else "global"
 
 
 def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder | None:

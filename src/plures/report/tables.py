@@ -63,9 +63,9 @@ def comparison_table(rows: Sequence[Row], *, caption: str | None = None) -> Tabl
 
 def metrics_table(metrics: Mapping[str, Mapping[str, float]]) -> Table:
     """Every metric of one run with its numbers over clients."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("metric", no_wrap=True)
-    for heading in ("weighted", "mean", "std", "bottom 10%", "worst"):
+    for heading in ("weighted", "mean", "std", "decile", "worst"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, numbers in metrics.items():
         show = percent if name.endswith("accuracy") else four_digits
@@ -83,7 +83,9 @@ def percent(value: float | None) -> str:
 
 
 def four_digits(value: float) -> str:
-    return f"{value:.4g}"
+    """At most seven characters, so that tables keep their width."""
+    text = f"{value:.4g}"
+    return text if len(text) <= 7 else f"{value:.1e}"
 
 
 def readable_bytes(count: float) -> str:

@@ -1,0 +1,68 @@
+"""How a run is shown as it goes: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+
+from plures import make_experiment, run_experiment
+from plures.cli.progress import BarWatcher, LineWatcher, make_watcher
+
+TABLE = {"method": "fedavg", "rounds": 2, "data": {"clients": 10}, "evaluation": {"every": 2}}
+
+
+def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=terminal, width=80, color_system=None), file
+
+
+def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines():
+    assert isinstance(make_watcher(console(terminal=True)[0]), BarWatcher)
+    assert isinstance(make_watcher(console(terminal=False)[0]), LineWatcher)
+
+
+def test_lines_are_written_for_evaluated_rounds_only():
+    shown, file = console(terminal=False)
+
+    result = run_experiment(make_experiment(TABLE), watcher=make_watcher(shown))
+
+    first, second = file.getvalue().splitlines()
+    accuracy = 100 * result.metrics["global/test/accuracy"].weighted
+    # 10 clients receive and send 4,810 values of 4 bytes in each of 2 rounds
+    assert first == "fedavg: 2 rounds, 10 clients"
+    assert second.startswith(f"fedavg 2/2  global {accuracy:.1f}%  769.6 kB  ")
+
+
+def test_the_bar_shows_title_rounds_rate_and_accuracy_within_80_columns():
+    shown, file = console(terminal=True)
+
+    result = run_experiment(make_experiment(TABLE), title="FedAvg", watcher=make_watcher(shown))
+
+    last = [line for line in file.getvalue().splitlines() if "FedAvg" in line][-1]
+    assert len(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", last)) <= 80
+    assert "2/2" in last
+    assert "cl/s" in last
+    assert f"global {100 * result.metrics['global/test/accuracy'].weighted:.1f}%" in last
+
+
+def test_a_round_that_is_not_evaluated_keeps_the_accuracy_shown_before():
+    shown, _ = console(terminal=True)
+    watcher = BarWatcher(shown)
+
+    run_experiment(
+        make_experiment(TABLE | {"rounds": 3, "evaluation": {"every": 2, "splits": ["test"]}}), watcher=watcher
+    )
+
+    assert watcher.accuracy.startswith("global ")
+
+
+def test_one_watcher_shows_several_runs_under_each_other():
+    shown, file = console(terminal=False)
+    watcher = make_watcher(shown)
+
+    for title in ("One", "Two"):
+        run_experiment(make_experiment(TABLE | {"rounds": 1}), title=title, watcher=watcher)
+
+    assert [line.split(":")[0].split()[0] for line in file.getvalue().splitlines()] == ["One", "One", "Two", "Two"]

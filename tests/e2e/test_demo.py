@@ -1,0 +1,150 @@
+"""The demo from end to end, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from plures import load_experiment, run_experiment
+from plures.report import records
+from tests.cli.helpers import process, widest
+
+TITLES = ["Local", "FedAvg", "FedAvg-FT", "FedPer", "FedAlt", "PFLEGO"]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    return process("demo", "--rounds", "3", "--out", folder / "results", cwd=folder), folder / "results"
+
+
+def rows_of(text: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split() for line in text.splitlines() if line.split() and line.split()[0] in TITLES}
+
+
+def test_the_demo_ends_well_and_in_plain_text(demo):
+    done, _ = demo
+
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_compares_six_methods_in_a_table_of_80_columns(demo):
+    done, _ = demo
+    lines = done.stdout.splitlines()
+
+    (start,) = [number for number, line in enumerate(lines) if line.startswith("method ")]
+    assert lines[start].split() == ["method", "personal", "global", "bottom", "10%", "helped", "hurt", "sent", "time"]
+    assert [line.split()[0] for line in lines[start + 1 : start + 7]] == TITLES
+    assert widest("\n".join(lines[start : start + 7])) <= 80
+
+
+def test_everything_the_demo_says_fits_80_columns(demo):
+    done, folder = demo
+
+    text = done.stdout.replace(str(folder), "results")  # paths are as long as they are
+    assert widest(text) <= 80
+    assert widest(done.stderr) <= 80
+
+
+def test_the_table_of_the_demo_agrees_with_its_records(demo):
+    done, folder = demo
+    rows = {row["title"]: row for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))}
+
+    for title, shown in rows_of(done.stdout).items():
+        result = records.read_result(folder / title.lower())
+        accuracy = result["metrics"][f"{result['headline']}/test/accuracy"]
+        assert shown[1] == f"{100 * accuracy['weighted']:.1f}%"
+        assert rows[title]["accuracy"] == accuracy["weighted"]
+        assert rows[title]["num_bytes"] == result["cost"]["bytes_down"] + result["cost"]["bytes_up"]
+        assert (result["clients"], result["cohort"], result["rounds"]) == (20, 10, 3)
+
+
+def test_helped_and_hurt_are_counted_client_by_client_against_fedavg(demo):
+    _, folder = demo
+    rows = {row["title"]: row for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))}
+
+    def accuracies(title: str) -> dict[str, float]:
+        headline = records.read_result(folder / title.lower())["headline"]
+        found = records.read_clients(folder / title.lower())
+        last = [row for row in found if (row["round"], row["model"], row["split"]) == ("3", headline, "test")]
+        return {row["client"]: float(row["accuracy"]) for row in last}
+
+    reference = accuracies("FedAvg")
+    assert len(reference) == 20
+    for title in TITLES:
+        mine = accuracies(title)
+        better = sum(mine[client] > reference[client] for client in reference)
+        worse = sum(mine[client] < reference[client] for client in reference)
+        expected = (None, None) if title == "FedAvg" else (better, worse)
+        assert (rows[title]["helped"], rows[title]["hurt"]) == expected
+
+
+def test_what_is_sent_is_as_the_methods_say(demo):
+    _, folder = demo
+    sent = {
+        row["title"]: row["num_bytes"] for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    }
+
+    # 3 rounds, 10 clients, both ways, 4 bytes: all 4,810 values, or the 4,160 of the body
+    everything, body = 3 * 10 * 2 * 4 * 4810, 3 * 10 * 2 * 4 * 4160
+    assert sent == {
+        "Local": 0,
+        "FedAvg": everything,
+        "FedAvg-FT": everything,
+        "FedPer": body,
+        "FedAlt": body,
+        "PFLEGO": body,
+    }
+
+
+def test_all_methods_of_the_demo_see_the_same_data_and_the_same_cohorts(demo):
+    _, folder = demo
+    prints = [records.read_result(folder / title.lower())["fingerprint"] for title in TITLES]
+    cohorts = [[line["cohort"] for line in records.read_rounds(folder / title.lower())] for title in TITLES]
+
+    assert len({(found["data"], found["split"]) for found in prints}) == 1
+    assert all(found == cohorts[0] for found in cohorts)
+    assert len({found["final_state"] for found in prints}) == 5  # FedAvg and FedAvg-FT train the same model
+
+
+def test_fine_tuning_starts_from_the_model_of_fedavg(demo):
+    _, folder = demo
+    plain, tuned = (load_file(folder / name / records.SHARED) for name in ("fedavg", "fedavg-ft"))
+
+    assert plain.keys() == tuned.keys()
+    assert all(plain[name].equal(tuned[name]) for name in plain)
+
+
+def test_the_demo_ends_by_saying_where_the_results_are_and_what_to_try_next(demo):
+    done, folder = demo
+    tail = done.stdout.splitlines()[-3:]
+
+    assert tail[0] == f"Results: {folder}"
+    assert tail[1] == "Try next: plures methods"
+    assert tail[2].split() == [
+        *("plures", "run", f"{folder}/pflego/experiment.toml", "--set", "method_options.tau=10"),
+    ]
+
+
+def test_what_the_demo_says_to_try_next_can_be_run(demo):
+    _, folder = demo
+
+    experiment = load_experiment(folder / "pflego" / "experiment.toml", ["method_options.tau=10"])
+    result = run_experiment(experiment)
+
+    assert result.status == "finished"
+    assert result.federation.fingerprint()["split"] == records.read_result(folder / "pflego")["fingerprint"]["split"]
+
+
+def test_progress_of_the_demo_is_plain_lines_on_stderr(demo):
+    done, _ = demo
+    lines = done.stderr.splitlines()
+
+    assert [line for line in lines if line.endswith(": 3 rounds, 20 clients")] == [
+        f"{title}: 3 rounds, 20 clients" for title in TITLES
+    ]
+    assert [line.split()[:2] for line in lines if "3/3" in line] == [[title, "3/3"] for title in TITLES]
