@@ -12,7 +12,7 @@ from plures import __version__
 from plures.methods import METHODS
 from tests.cli.helpers import widest
 
-COMMANDS = ("run", "demo", "methods", "split")
+COMMANDS = ("run", "demo", "methods", "new-method", "split")
 ESCAPE = "\x1b"
 
 
@@ -242,7 +242,8 @@ def test_demo_as_json_is_all_there_is_on_stdout(plures):
 
     rows = json.loads(said.out)
     assert rows == json.loads(Path("results/comparison.json").read_text(encoding="utf-8"))
-    assert [row["title"] for row in rows] == ["Local", "FedAvg", "FedAvg-FT", "FedPer", "FedAlt", "PFLEGO"]
+    assert [row["title"] for row in rows][:6] == ["Local", "FedAvg", "FedAvg-FT", "FedPer", "FedAlt", "PFLEGO"]
+    assert len(rows) == len(METHODS)
     for row in rows:
         assert 0 <= row["accuracy"] <= 1
         assert (row["helped"] is None) == (row["title"] == "FedAvg")

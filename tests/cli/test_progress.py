@@ -55,7 +55,7 @@ def test_a_round_that_is_not_evaluated_keeps_the_accuracy_shown_before():
         make_experiment(TABLE | {"rounds": 3, "evaluation": {"every": 2, "splits": ["test"]}}), watcher=watcher
     )
 
-    assert watcher.accuracy.startswith("global ")
+    assert watcher.score.startswith("global ")
 
 
 def test_one_watcher_shows_several_runs_under_each_other():

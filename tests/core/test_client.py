@@ -8,6 +8,7 @@ from torch import nn
 
 from plures.core.client import arrival, run_client, run_phases
 from plures.core.context import lone_facts, make_visit
+from plures.core.errors import InvalidModel
 from plures.core.loop import start
 from plures.core.method import Upload
 from plures.core.program import OneNetwork, Program
@@ -24,6 +25,7 @@ from plures.local import (
     uniform_start,
     with_twin,
 )
+from plures.methods import apfl, ditto, scaffold
 from plures.parts import NamedSplit, all_personal, head, split
 from plures.server import samples, uniform
 from plures.stores.memory import MemoryStore
@@ -305,11 +307,10 @@ def test_an_extension_knows_the_parts_and_may_give_other_start_values():
     assert start(program).shared["a"].item() == 2.0
 
 
-@pytest.mark.xfail(reason="only the network's own buffers are copied when a client's work begins")
 def test_statistics_of_an_extension_are_copied_for_a_visit_too():
     # A gating layer with a batch norm, as pFedGate has it.
     def with_statistics(params, parts):
-        return {"gate": {"gate.mean": numbers(0, 0)}}
+        return {"gate.buffers": {"gate.mean": numbers(0, 0)}}
 
     def gated(params, inputs):
         nn.functional.batch_norm(inputs, params["gate.mean"], numbers(1, 1), training=True)
@@ -442,3 +443,31 @@ def test_whether_the_shared_part_is_a_whole_network():
     assert not class_program(method(personal=("3.*",))).has_global_model()
     assert not class_program(replace(method(), split=split(all_personal()))).has_global_model()
     assert sparse_program().has_global_model(), "a mask is not part of the network"
+
+
+class Counting(nn.Module):
+    """Pair, with a buffer whose name a method may want."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.pair = Pair()
+        *path, last = name.split(".")
+        owner = self
+        for step in path:
+            owner.add_module(step, nn.Module())
+            owner = owner.get_submodule(step)
+        owner.register_buffer(last, numbers(3))
+
+    def forward(self, inputs):
+        return self.pair(inputs)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(apfl, "alpha"), (scaffold, "control.pair.a"), (ditto, "twin.k")],
+    ids=["alpha", "control", "twin"],
+)
+def test_a_buffer_with_a_name_that_the_method_needs_is_an_error_and_never_overwritten(make, name):
+    program = Program(make(), OneNetwork(module=Counting(name)), loss=half_square, seed=1)
+    with pytest.raises(InvalidModel, match=rf"'{name}'"):
+        program.binding(0)

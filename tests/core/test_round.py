@@ -20,6 +20,7 @@ from tests.core.helpers import (
     mean_output,
     method,
     network,
+    numbers,
     pair_clients,
     pair_program,
     phase,
@@ -229,11 +230,21 @@ def test_a_shared_parameter_that_nobody_uploads_stays_as_it_was():
     assert done.server.shared["control.a"].item() == pytest.approx(0.3, rel=1e-14)
 
 
-@pytest.mark.xfail(reason="the optimiser broadcasts, and the shared part takes the upload's shape")
-def test_an_upload_of_another_shape_does_not_reshape_the_shared_part():
-    wrong = pair_program(upload=lambda visit, trained, observed: Upload({"a": torch.ones(3, dtype=torch.float64)}))
-    with pytest.raises(PluresError):
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (Upload({"a": numbers(1, 1, 1)}), r"'a' of shape \(3,\), but the shared part has \(\)"),
+        (Upload({"b": numbers(1)[0]}), "'b', which is not shared"),
+        (Upload({"a": numbers(1)[0]}, held={"a": numbers(1, 1)}), r"what it held of 'a' in shape \(2,\)"),
+        (Upload({"a": numbers(1)[0]}, held={}), "not how much of 'a' it held"),
+    ],
+    ids=["shape", "name", "shape of what was held", "held missing"],
+)
+def test_an_upload_that_does_not_fit_the_shared_part_is_refused(sent, says):
+    wrong = pair_program(upload=lambda visit, trained, observed: sent, per_coordinate=True)
+    with pytest.raises(ClientFailed, match=says) as found:
         rounds_of(wrong, ONES)
+    assert (found.value.client, found.value.round) == ("client-0", 1)
 
 
 # What is seen and counted

@@ -8,16 +8,19 @@ import pytest
 from safetensors.torch import load_file
 
 from plures import load_experiment, run_experiment
+from plures.methods import METHODS
+from plures.recipes.demo import OTHER_OPTIONS, shown
 from plures.report import records
 from tests.cli.helpers import process, widest
 
-TITLES = ["Local", "FedAvg", "FedAvg-FT", "FedPer", "FedAlt", "PFLEGO"]
+TITLES = [METHODS[method].title for method in shown()]
+FOLDERS = {METHODS[method].title: method for method in shown()}
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    return process("demo", "--rounds", "3", "--out", folder / "results", cwd=folder), folder / "results"
+    return process("demo", "--rounds", "2", "--out", folder / "results", cwd=folder), folder / "results"
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
@@ -32,14 +35,20 @@ def test_the_demo_ends_well_and_in_plain_text(demo):
     assert "Traceback" not in done.stderr
 
 
-def test_the_demo_compares_six_methods_in_a_table_of_80_columns(demo):
+def test_the_demo_begins_with_the_usual_six_and_shows_every_method():
+    assert TITLES[:6] == ["Local", "FedAvg", "FedAvg-FT", "FedPer", "FedAlt", "PFLEGO"]
+    assert sorted(shown()) == list(METHODS)
+    assert set(OTHER_OPTIONS) <= set(METHODS)
+
+
+def test_the_demo_compares_all_methods_in_a_table_of_80_columns(demo):
     done, _ = demo
     lines = done.stdout.splitlines()
 
     (start,) = [number for number, line in enumerate(lines) if line.startswith("method ")]
     assert lines[start].split() == ["method", "personal", "global", "bottom", "10%", "helped", "hurt", "sent", "time"]
-    assert [line.split()[0] for line in lines[start + 1 : start + 7]] == TITLES
-    assert widest("\n".join(lines[start : start + 7])) <= 80
+    assert [line.split()[0] for line in lines[start + 1 : start + 1 + len(TITLES)]] == TITLES
+    assert widest("\n".join(lines[start : start + 1 + len(TITLES)])) <= 80
 
 
 def test_everything_the_demo_says_fits_80_columns(demo):
@@ -54,13 +63,13 @@ def test_the_table_of_the_demo_agrees_with_its_records(demo):
     done, folder = demo
     rows = {row["title"]: row for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))}
 
-    for title, shown in rows_of(done.stdout).items():
-        result = records.read_result(folder / title.lower())
+    for title, row in rows_of(done.stdout).items():
+        result = records.read_result(folder / FOLDERS[title])
         accuracy = result["metrics"][f"{result['headline']}/test/accuracy"]
-        assert shown[1] == f"{100 * accuracy['weighted']:.1f}%"
+        assert row[1] == f"{100 * accuracy['weighted']:.1f}%"
         assert rows[title]["accuracy"] == accuracy["weighted"]
         assert rows[title]["num_bytes"] == result["cost"]["bytes_down"] + result["cost"]["bytes_up"]
-        assert (result["clients"], result["cohort"], result["rounds"]) == (20, 10, 3)
+        assert (result["clients"], result["cohort"], result["rounds"]) == (20, 10, 2)
 
 
 def test_helped_and_hurt_are_counted_client_by_client_against_fedavg(demo):
@@ -68,9 +77,9 @@ def test_helped_and_hurt_are_counted_client_by_client_against_fedavg(demo):
     rows = {row["title"]: row for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))}
 
     def accuracies(title: str) -> dict[str, float]:
-        headline = records.read_result(folder / title.lower())["headline"]
-        found = records.read_clients(folder / title.lower())
-        last = [row for row in found if (row["round"], row["model"], row["split"]) == ("3", headline, "test")]
+        headline = records.read_result(folder / FOLDERS[title])["headline"]
+        found = records.read_clients(folder / FOLDERS[title])
+        last = [row for row in found if (row["round"], row["model"], row["split"]) == ("2", headline, "test")]
         return {row["client"]: float(row["accuracy"]) for row in last}
 
     reference = accuracies("FedAvg")
@@ -89,31 +98,36 @@ def test_what_is_sent_is_as_the_methods_say(demo):
         row["title"]: row["num_bytes"] for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     }
 
-    # 3 rounds, 10 clients, both ways, 4 bytes: all 4,810 values, or the 4,160 of the body
-    everything, body = 3 * 10 * 2 * 4 * 4810, 3 * 10 * 2 * 4 * 4160
-    assert sent == {
+    # 2 rounds, 10 clients, both ways, 4 bytes: all 4,810 values, or the 4,160 of the body, or the 650 of the head
+    each = 2 * 10 * 2 * 4
+    everything, body, head = each * 4810, each * 4160, each * 650
+    assert {title: sent[title] for title in ("Local", "LG-FedAvg", "SCAFFOLD")} == {
         "Local": 0,
-        "FedAvg": everything,
-        "FedAvg-FT": everything,
-        "FedPer": body,
-        "FedAlt": body,
-        "PFLEGO": body,
+        "LG-FedAvg": head,
+        "SCAFFOLD": 2 * everything,
+    }
+    assert {sent[title] for title in ("FedAvg", "FedAvg-FT", "FedProx", "Ditto", "APFL", "pFedMe")} == {everything}
+    assert {sent[title] for title in ("FedPer", "FedAlt", "PFLEGO", "FedSim", "FedRep", "FedRecon", "FedBABU")} == {
+        body
     }
 
 
 def test_all_methods_of_the_demo_see_the_same_data_and_the_same_cohorts(demo):
     _, folder = demo
-    prints = [records.read_result(folder / title.lower())["fingerprint"] for title in TITLES]
-    cohorts = [[line["cohort"] for line in records.read_rounds(folder / title.lower())] for title in TITLES]
+    prints = [records.read_result(folder / FOLDERS[title])["fingerprint"] for title in TITLES]
+    cohorts = [[line["cohort"] for line in records.read_rounds(folder / FOLDERS[title])] for title in TITLES]
 
     assert len({(found["data"], found["split"]) for found in prints}) == 1
     assert all(found == cohorts[0] for found in cohorts)
-    assert len({found["final_state"] for found in prints}) == 5  # FedAvg and FedAvg-FT train the same model
+    state = {title: found["final_state"] for title, found in zip(TITLES, prints, strict=True)}
+    assert state["FedAvg"] == state["FedAvg-FT"]
+    assert state["FedPer"] == state["FedSim"]  # with these options
+    assert len({state[title] for title in TITLES[:6]}) == 5
 
 
 def test_fine_tuning_starts_from_the_model_of_fedavg(demo):
     _, folder = demo
-    plain, tuned = (load_file(folder / name / records.SHARED) for name in ("fedavg", "fedavg-ft"))
+    plain, tuned = (load_file(folder / name / records.SHARED) for name in ("fedavg", "finetune"))
 
     assert plain.keys() == tuned.keys()
     assert all(plain[name].equal(tuned[name]) for name in plain)
@@ -144,7 +158,7 @@ def test_progress_of_the_demo_is_plain_lines_on_stderr(demo):
     done, _ = demo
     lines = done.stderr.splitlines()
 
-    assert [line for line in lines if line.endswith(": 3 rounds, 20 clients")] == [
-        f"{title}: 3 rounds, 20 clients" for title in TITLES
+    assert [line for line in lines if line.endswith(": 2 rounds, 20 clients")] == [
+        f"{title}: 2 rounds, 20 clients" for title in TITLES
     ]
-    assert [line.split()[:2] for line in lines if "3/3" in line] == [[title, "3/3"] for title in TITLES]
+    assert [line.split()[:2] for line in lines if "2/2" in line] == [[title, "2/2"] for title in TITLES]

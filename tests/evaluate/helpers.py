@@ -81,7 +81,9 @@ def by_hand(client: int, params: Params, batch: Batch, module: nn.Module | None 
     output = functional_call((made() if module is None else module).eval(), params, (batch.inputs,))
     right = sum(int(row.argmax()) == int(label) for row, label in zip(output, batch.targets, strict=True))
     loss = float(F.cross_entropy(output, batch.targets))
-    return ClientScore(client=client, examples=len(batch.targets), accuracy=right / len(batch.targets), loss=loss)
+    return ClientScore(
+        client=client, examples=len(batch.targets), values={"accuracy": right / len(batch.targets), "loss": loss}
+    )
 
 
 def copied(params: Params) -> Params:

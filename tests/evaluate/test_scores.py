@@ -9,7 +9,7 @@ from plures.evaluate.scores import summarise
 
 
 def score(client: int, accuracy: float, *, examples: int = 10, loss: float = 0.0) -> ClientScore:
-    return ClientScore(client=client, examples=examples, accuracy=accuracy, loss=loss)
+    return ClientScore(client=client, examples=examples, values={"accuracy": accuracy, "loss": loss})
 
 
 def test_summary_of_three_clients_is_as_worked_out_by_hand():

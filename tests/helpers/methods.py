@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import sqrt
 from types import SimpleNamespace
 
 import torch
@@ -262,3 +263,16 @@ def toy_loss(output: Tensor, targets: Tensor) -> Tensor:
 def toy_client(num_examples: int = 2) -> Batch:
     ones = torch.ones(num_examples, dtype=torch.float64)
     return Batch(ones, ones)
+
+
+def bowl(a: float, b: float, num_examples: int = 2) -> Batch:
+    """F(w) = a / 2 (w - b)^2 for the network u x with u = w: inputs sqrt(a), targets sqrt(a) b."""
+    ones = torch.ones(num_examples, dtype=torch.float64)
+    return Batch(sqrt(a) * ones, sqrt(a) * b * ones)
+
+
+def on_bowls(method: Method, rounds: int, *clients: Batch, start: float = 1.0) -> Played:
+    """A run on one number w for each bowl, from `start`."""
+    module = Product(start, 1.0)
+    module.v.requires_grad_(False)  # only u = w is trained
+    return play(method, rounds, population=Population(clients), module=module, loss=toy_loss)

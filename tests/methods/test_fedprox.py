@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from math import sqrt
-
 import pytest
 import torch
 
 from plures.core.errors import InvalidConfig
-from plures.core.types import Batch
 from plures.local import epochs, steps
 from plures.methods import fedavg, fedprox
 from plures.participation import uniform
-from tests.helpers.methods import Population, Product, assert_same_bits, play, toy_loss
+from tests.helpers.methods import assert_same_bits, bowl, on_bowls, play
 
 BUDGET = epochs(2, batch=3)
-
-
-def bowl(a: float, b: float, num_examples: int = 2) -> Batch:
-    """F(w) = a / 2 (w - b)^2 for the network u x with u = w: inputs sqrt(a), targets sqrt(a) b."""
-    ones = torch.ones(num_examples, dtype=torch.float64)
-    return Batch(sqrt(a) * ones, sqrt(a) * b * ones)
-
-
-def on_bowls(method, rounds, *clients, start=1.0):
-    module = Product(start, 1.0)
-    module.v.requires_grad_(False)  # only u = w is trained
-    return play(method, rounds, population=Population(clients), module=module, loss=toy_loss)
 
 
 def test_two_steps_by_hand():

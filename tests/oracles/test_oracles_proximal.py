@@ -135,10 +135,10 @@ def test_pfedme_is_its_paper(detached, budget, sampler):
 
 @settings
 def test_the_shared_model_of_pfedme_does_not_depend_on_which_personal_model_is_kept(budget, sampler):
-    """With personal = "finetuned", the personal model is w after steps with the pull to it, at theta's rate."""
+    """With personal_model = "finetuned", the personal model is w after steps with the pull to it, at theta's rate."""
     rates = {"lam": 1.5, "inner_steps": 3, "inner_lr": 0.2, "lr": 0.4}
     tune = epochs(3, batch=4)
-    run = play(pfedme(**rates, personal="finetuned", adapt=tune, budget=budget), ROUNDS, sampler)
+    run = play(pfedme(**rates, personal_model="finetuned", adapt=tune, budget=budget), ROUNDS, sampler)
     clients = run.population.batches
     batches, tune_batches = batches_of(clients, budget), batches_of(clients, tune)
     w, _ = oracle_pfedme.pfedme(clients, run.servers[0].shared, run.cohorts, batches, **rates, pull=1.5)

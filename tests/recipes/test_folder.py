@@ -184,7 +184,7 @@ def test_the_result_has_these_keys(played):
     assert found.keys() == {
         *("version", "method", "seed", "rounds", "clients", "cohort"),
         *("metrics", "selected", "cost", "fingerprint"),
-        *("status", "engine", "rounds_done", "headline", "metrics_round"),  # beyond the plan
+        *("status", "engine", "rounds_done", "headline", "metric", "metrics_round"),  # beyond the plan
     }
     assert found["selected"].keys() == {"round", "by", "metrics"}
     assert found["cost"].keys() == {"bytes_down", "bytes_up", "network_passes", "seconds"}

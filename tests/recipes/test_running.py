@@ -226,8 +226,8 @@ def test_a_watcher_is_told_of_the_start_of_every_round_and_of_the_end():
     seen = []
 
     class Noting:
-        def started(self, title, rounds, clients, headline):
-            seen.append((title, rounds, clients, headline))
+        def started(self, title, rounds, clients, shown):
+            seen.append((title, rounds, clients, shown))
 
         def round_done(self, report, metrics):
             seen.append((report.round, bool(metrics)))
@@ -237,7 +237,7 @@ def test_a_watcher_is_told_of_the_start_of_every_round_and_of_the_end():
 
     run_experiment(make_experiment(table(rounds=3, evaluation={"every": 2})), title="Mine", watcher=Noting())
 
-    assert seen == [("Mine", 3, 4, "global"), (1, False), (2, True), (3, True), "end"]
+    assert seen == [("Mine", 3, 4, "global/test/accuracy"), (1, False), (2, True), (3, True), "end"]
 
 
 def test_the_title_of_a_run_does_not_change_the_name_of_its_method(tmp_path):

@@ -12,6 +12,7 @@ from plures.report.tables import comparison_table, metrics_table, percent, reada
 NUMBERS = {"weighted": 0.123456, "mean": 0.5, "std": 0.01, "bottom_decile": 0.25, "worst": 0.0}
 RESULT = {
     "headline": "personal",
+    "metric": "accuracy",
     "metrics": {"personal/test/accuracy": NUMBERS, "global/test/accuracy": NUMBERS | {"weighted": 0.75}},
     "cost": {"bytes_down": 1500, "bytes_up": 500, "seconds": 2.345},
 }

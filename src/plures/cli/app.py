@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,13 +27,14 @@ from plures.recipes.build import build_module
 from plures.recipes.demo import ROUNDS, run_demo
 from plures.recipes.experiment import apply_override
 from plures.recipes.folder import as_json_text
+from plures.recipes.new_method import is_checkout, methods_table, write_method
 from plures.report.tables import comparison_table, metrics_table
 
 # Rich takes each paragraph as one line.
 EPILOG = """
 [bold]Start here:[/bold]
 
-plures demo                 six methods on real digits, within a minute
+plures demo                 every method on real digits, in about a minute
 
 plures methods              what there is to choose from
 
@@ -103,7 +106,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare six methods on real handwritten digits, 20 clients with 2 classes each."""
+    """Compare all methods on real handwritten digits, 20 clients with 2 classes each."""
     folder = out or default_folder("demo")
     if not as_json:
         out_console.print("20 clients, each with 2 of the 10 digits. What should be shared, what personal?\n")
@@ -115,10 +118,11 @@ def demo(
     out_console.print()
     out_console.print(comparison_table(rows))
     out_console.print(
-        "\npersonal: test accuracy of the clients' own models, examples pooled (FedAvg: the\n"
-        "one shared model; FedAvg-FT: after fine-tuning). bottom 10%: where the clients\n"
-        "that fare worst begin. helped, hurt: clients better or worse off than with\n"
-        "FedAvg. sent: all bytes up and down.\n",
+        "\npersonal: test accuracy of the model a method is judged by, examples pooled: the\n"
+        "clients' own, the one shared model (FedAvg, FedProx, SCAFFOLD), or the clients'\n"
+        "after fine-tuning (FedAvg-FT, FedRecon, FedBABU, Per-FedAvg). bottom 10%: where\n"
+        "the clients that fare worst begin. helped, hurt: clients better or worse off\n"
+        "than with FedAvg. sent: all bytes up and down. FedBN has a batch norm more.\n",
         highlight=False,
         soft_wrap=True,
     )
@@ -131,18 +135,50 @@ def demo(
 
 
 @app.command()
-def methods(as_json: AsJson = False) -> None:
+def methods(
+    as_json: AsJson = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a table in Markdown.")] = False,
+) -> None:
     """List every method: its paper, what is shared, what is personal, what is sent."""
+    if as_markdown:
+        typer.echo(methods_table())
+        return
     if as_json:
         fields = ("name", "title", "paper", "shared", "personal", "sent", "file")
         typer.echo(json.dumps([{key: getattr(info, key) for key in fields} for info in METHODS.values()], indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "paper", "shared", "personal", "sent"):
-        table.add_column(heading)
+    table.add_column("name", no_wrap=True)
+    for heading in ("paper", "shared", "personal", "sent"):
+        table.add_column(heading, min_width=16)
     for info in METHODS.values():
         table.add_row(info.name, info.paper, info.shared, info.personal, info.sent)
     out_console.print(table)
+
+
+@app.command()
+def new_method(
+    name: Annotated[str, typer.Argument(help="The method's name, as in method = NAME: small letters, digits and _.")],
+    title: Annotated[str | None, typer.Option(help="How tables and pages call it; by default its name.")] = None,
+) -> None:
+    """Write a new method, its test row, oracle, tests and page; all of it passes as it is.
+
+    In a checkout of Plures the files go where they belong; elsewhere the method
+    and a test are written here, for method = "NAME:NAME" in an experiment file.
+    """
+    here = Path.cwd()
+    written = write_method(name, here, title=title)
+    for path in written:
+        typer.echo(f"wrote {path}")
+    if is_checkout(here):
+        golden = ["-m", "tests.golden.make", name]
+        subprocess.run([sys.executable, *golden], cwd=here, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
+        typer.echo(f"wrote tests/golden/curves/{name}.json")
+        typer.echo(f"\nWrite your method into {written[0]}, its pseudo-code into {written[2]}. Then:")
+        typer.echo(f"  OMP_NUM_THREADS=1 .venv/bin/python {' '.join(golden)}")
+        typer.echo(f"  make check && make test ARGS='-k {name}'")
+    else:
+        typer.echo(f'\nTry it: pytest test_{name}.py, or plures run with method = "{name}:{name}" in a file.')
 
 
 @app.command()

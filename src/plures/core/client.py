@@ -11,7 +11,7 @@ from plures.core.method import Method, Phase, Upload, Visit
 from plures.core.problem import Gradient, Outcome, Problem, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
-from plures.core.types import SHARED_BUFFERS, Params, is_constant, select, stays, travels
+from plures.core.types import SHARED_BUFFERS, Params, is_buffer, is_constant, select, stays, travels
 
 
 class Result(NamedTuple):
@@ -24,7 +24,7 @@ class Result(NamedTuple):
     buffers: Params
     """Change of the shared running statistics, sent beside the upload."""
     losses: dict[str, Tensor]
-    """Mean loss of each phase."""
+    """Mean loss of each phase in which the client had something to do."""
     passes: float
     trained: Params
     """Everything right after local training, for evaluation before the server step."""
@@ -47,7 +47,8 @@ def run_phases(
         outcome = solved(problem)
         params, passes = outcome.params, passes + outcome.passes
         observed = observed | outcome.observed
-        losses[phase.name if phase.name not in losses else f"{phase.name}.{len(losses)}"] = outcome.loss
+        if outcome.passes:
+            losses[phase.name if phase.name not in losses else f"{phase.name}.{len(losses)}"] = outcome.loss
     return params, observed, losses, passes
 
 
@@ -68,8 +69,7 @@ def solved(problem: Problem) -> Outcome:
 def arrival(binding: Binding, visit: Visit) -> Params:
     """All parameters as a client's work begins; buffers are copies, for layers write into them."""
     params = binding.picked(is_constant) | visit.received | visit.state
-    copied = set(binding.task.buffers)
-    return {name: value.clone() if name in copied else value for name, value in params.items()}
+    return {name: value.clone() if is_buffer(binding.parts[name]) else value for name, value in params.items()}
 
 
 def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradient = eager_gradient) -> Result:

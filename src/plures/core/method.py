@@ -176,7 +176,7 @@ class Phase:
     @property
     def name(self) -> str:
         moved = "+".join(self.moves)
-        return moved if self.observe is None else f"{moved} observing {self.observe}"
+        return moved if self.observe is None else f"{moved} observing {self.observe}".lstrip()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,12 +51,14 @@ class Problem:
     def batches(self) -> Iterator[Batch]:
         """The batches of the phase's budget; the same stream gives the same batches in every phase."""
         data, budget = self.visit.data, self.phase.budget
-        draws = generator(self.visit.seed, "batches", self.visit.round, self.visit.client, budget.stream)
+        keys = (self.visit.round, self.visit.client, budget.stream)
+        draws, changes = generator(self.visit.seed, "batches", *keys), generator(self.visit.seed, "augment", *keys)
+        augment = self.binding.task.augment
         for indices in budget.batches(data.num_examples, draws):
             batch = data if indices is None else Batch(data.inputs[indices], data.targets[indices])
             # Statistics of a batch need two examples at least; a single one left over is passed by.
             if batch.num_examples > 1 or not self.binding.task.needs_pairs:
-                yield batch
+                yield batch if augment is None else Batch(augment(batch.inputs, changes), batch.targets)
 
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """The loss of the phase: what the view shows to the network, and the penalty."""

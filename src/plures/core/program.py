@@ -10,9 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from plures.core.errors import InvalidModel
 from plures.core.method import Method, View
 from plures.core.seeds import generator, global_draws
-from plures.core.task import Loss, Task
+from plures.core.task import Augment, Loss, Task
 from plures.core.types import CONSTANT_BUFFERS, PERSONAL_BUFFERS, Params, Part, Parts, select, stays, travels
 
 MODULES_KEPT = 64
@@ -77,10 +78,20 @@ class Binding:
 class Program:
     """Everything that stays the same during a run, apart from data."""
 
-    def __init__(self, method: Method, networks: Networks, *, loss: Loss, seed: int, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        method: Method,
+        networks: Networks,
+        *,
+        loss: Loss,
+        seed: int,
+        device: str = "cpu",
+        augment: Augment | None = None,
+    ) -> None:
         self.method = method
         self.networks = networks
         self.loss = loss
+        self.augment = augment
         self.seed = seed
         self.device = torch.device(device)
         self._bindings: OrderedDict[Hashable, Binding] = OrderedDict()
@@ -97,11 +108,14 @@ class Program:
         return self._bindings[key]
 
     def _bind(self, module: nn.Module) -> Binding:
-        task = Task(module, self.loss, self.device)
+        task = Task(module, self.loss, self.device, self.augment)
         parts: dict[str, Part] = dict.fromkeys(task.buffers, CONSTANT_BUFFERS) | self.method.split.resolve(task.module)
         values = task.parameters | task.buffers
         with global_draws(self.seed, "extend"):
             extension = self.method.extend(task.parameters, parts)
+        taken = [name for added in extension.values() for name in added if name in task.buffers]
+        if taken:
+            raise InvalidModel(f"the model has a buffer '{taken[0]}', a name the method needs. Rename that buffer.")
         for part, added in extension.items():
             parts |= dict.fromkeys(added, part)
             values = values | {name: value.detach().to(self.device) for name, value in added.items()}

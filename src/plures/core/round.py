@@ -13,7 +13,7 @@ import torch
 
 from plures.core.client import Result
 from plures.core.context import RoundContext, RoundOutcome, RoundReport, Server
-from plures.core.errors import Diverged
+from plures.core.errors import ClientFailed, Diverged
 from plures.core.method import Method, Optimizer, Upload, Visit
 from plures.core.program import Program
 from plures.core.sums import Sum, empty_sum, in_blocks
@@ -32,6 +32,7 @@ def weighted_round(context: RoundContext) -> RoundOutcome:
         block_uploads, block_buffers = empty_sum(), empty_sum()
         for result in block:
             visit = under_way.pop(result.client)
+            check_upload(result.upload, visit, context.server.shared)
             check_finite(result, visit)
             add_result(method, visit, result, block_uploads, block_buffers)
             tally.add(visit, result)
@@ -93,6 +94,26 @@ def server_rules(program: Program) -> list[tuple[Part, Optimizer, list[str]]]:
     return [(part, rule, binding.names(part)) for part, rule in chosen.items()]
 
 
+def check_upload(upload: Upload, visit: Visit, shared: Params) -> None:
+    """Refuse what does not fit the shared part: sums and optimisers would broadcast it."""
+    for name, value in upload.values.items():
+        held = value if upload.held is None else upload.held.get(name)
+        if name not in shared:
+            raise misfit(f"The upload has '{name}', which is not shared", visit)
+        if value.shape != shared[name].shape:
+            shapes = f"{tuple(value.shape)}, but the shared part has {tuple(shared[name].shape)}"
+            raise misfit(f"The upload has '{name}' of shape {shapes}", visit)
+        if held is None:
+            raise misfit(f"The upload says not how much of '{name}' it held", visit)
+        if held.shape != value.shape:
+            raise misfit(f"The upload says what it held of '{name}' in shape {tuple(held.shape)}", visit)
+
+
+def misfit(what: str, visit: Visit) -> ClientFailed:
+    remedy = "Correct the method's upload: it has the shared names, each in the shape of the shared part."
+    return ClientFailed(what, client=visit.name or str(visit.client), round=visit.round, phase="upload", remedy=remedy)
+
+
 def check_finite(result: Result, visit: Visit) -> None:
     """Stop before a number that is none can reach the sum."""
     for phase, loss in result.losses.items():
@@ -120,22 +141,22 @@ class Tally:
     bytes_down: int = 0
     bytes_up: int = 0
     passes: float = 0.0
-    examples: int = 0
     losses: dict[str, float] = field(default_factory=dict)
+    examples: dict[str, int] = field(default_factory=dict)
 
     def add(self, visit: Visit, result: Result) -> None:
         self.bytes_down += sum_bytes(visit.received.values())
         self.bytes_up += sum_bytes(result.upload.values.values()) + sum_bytes(result.buffers.values())
         self.passes += result.passes
-        self.examples += visit.facts.examples
         for phase, loss in result.losses.items():
             self.losses[phase] = self.losses.get(phase, 0.0) + visit.facts.examples * float(loss)
+            self.examples[phase] = self.examples.get(phase, 0) + visit.facts.examples
 
     def report(self) -> RoundReport:
         return RoundReport(
             round=self.round,
             cohort=self.clients,
-            losses={phase: total / self.examples for phase, total in self.losses.items()},
+            losses={phase: total / self.examples[phase] for phase, total in self.losses.items()},
             bytes_down=self.bytes_down,
             bytes_up=self.bytes_up,
             network_passes=self.passes,

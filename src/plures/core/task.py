@@ -16,12 +16,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """(output of the network, targets) -> mean loss."""
 
 
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""(inputs of a batch, generator) -> the inputs to train on: crops, flips, turns."""
+
+
 class Task:
     """Runs one network on parameters that are passed in; its own copy of them is never used or changed."""
 
-    def __init__(self, module: nn.Module, loss: Loss, device: torch.device) -> None:
+    def __init__(self, module: nn.Module, loss: Loss, device: torch.device, augment: Augment | None = None) -> None:
         self.module = copy.deepcopy(module).to(device)
         self.loss_function = loss
+        self.augment = augment
         self.device = device
         parameters = dict(self.module.named_parameters())
         self.parameters: Params = {name: value.detach() for name, value in parameters.items()}

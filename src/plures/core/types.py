@@ -71,6 +71,11 @@ def is_constant(part: Part) -> bool:
     return part in (RESET_BUFFERS, FROZEN) or part.startswith(FROZEN + ".")
 
 
+def is_buffer(part: Part) -> bool:
+    """Whether layers write into a part as they run: running statistics, whoever has them, as "gate.buffers"."""
+    return part == PERSONAL_BUFFERS or part.endswith("." + PERSONAL_BUFFERS)
+
+
 def select(params: Params, parts: Parts, accept: Callable[[Part], bool]) -> Params:
     """The parameters whose part is accepted, in order."""
     return {name: value for name, value in params.items() if accept(parts[name])}

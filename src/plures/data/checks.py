@@ -10,7 +10,7 @@ from torch import Tensor
 
 from plures.core.errors import InvalidData
 from plures.core.types import Batch
-from plures.data.client import ClientData
+from plures.data.client import AnyClientData
 from plures.data.federation import Federation
 from plures.data.populations import evenly_spaced
 
@@ -52,7 +52,7 @@ def _problems(federation: Federation, clients: list[int]) -> Iterator[str]:
             yield from _problems_of_targets(batch, place, federation.num_classes(client))
 
 
-def _problems_of_sizes(data: ClientData, where: str, stated: int) -> Iterator[str]:
+def _problems_of_sizes(data: AnyClientData, where: str, stated: int) -> Iterator[str]:
     sizes = {split: batch.num_examples for split, batch in data.splits.items()}
     total = sum(sizes.values())
     if total == 0:
@@ -67,7 +67,7 @@ def _problems_of_sizes(data: ClientData, where: str, stated: int) -> Iterator[st
         yield f"{where} has {sizes['train']} training examples, but num_examples says {stated}: make them agree."
 
 
-def _problems_of_classes(data: ClientData, where: str, federation: Federation, client: int) -> Iterator[str]:
+def _problems_of_classes(data: AnyClientData, where: str, federation: Federation, client: int) -> Iterator[str]:
     """Re-indexed targets hide bad labels, so those of the local label space are looked at as they were."""
     if federation.label_space == "global":
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -33,6 +34,59 @@ class ClientData:
     @property
     def num_bytes(self) -> int:
         return sum(sum_bytes(batch) for batch in self.splits.values())
+
+
+Prepare = Callable[[Tensor], Tensor]
+"""From inputs as they are held to what networks take: bytes to real numbers, normalised."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedClient:
+    """A client whose inputs are held in a compact form and prepared each time they are asked for."""
+
+    data: ClientData
+    prepare: Prepare
+
+    @property
+    def train(self) -> Batch:
+        return self._prepared(self.data.train)
+
+    @property
+    def validation(self) -> Batch:
+        return self._prepared(self.data.validation)
+
+    @property
+    def test(self) -> Batch:
+        return self._prepared(self.data.test)
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return self.data.classes
+
+    @property
+    def splits(self) -> Mapping[str, Batch]:
+        """By name, in order; each is prepared when it is taken."""
+        return _Prepared(self)
+
+    def _prepared(self, batch: Batch) -> Batch:
+        return Batch(self.prepare(batch.inputs), batch.targets)
+
+
+AnyClientData = ClientData | PreparedClient
+
+
+class _Prepared(Mapping[str, Batch]):
+    def __init__(self, client: PreparedClient) -> None:
+        self._client = client
+
+    def __getitem__(self, split: str) -> Batch:
+        return self._client._prepared(self._client.data.splits[split])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._client.data.splits)
+
+    def __len__(self) -> int:
+        return len(self._client.data.splits)
 
 
 def make_client(train: Batch, validation: Batch | None, test: Batch, label_space: LabelSpace) -> ClientData:

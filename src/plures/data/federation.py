@@ -7,8 +7,10 @@ from operator import index
 from typing import overload
 
 from plures.core.errors import InvalidConfig, InvalidData
+from plures.core.goals import CLASSIFICATION, Goal
+from plures.core.task import Augment
 from plures.data.cache import ClientCache
-from plures.data.client import ClientData, LabelSpace, check_label_space
+from plures.data.client import AnyClientData, ClientData, LabelSpace, Prepare, PreparedClient, check_label_space
 from plures.data.fingerprints import Fingerprint
 from plures.data.populations import FunctionPopulation, Population
 
@@ -18,8 +20,20 @@ CACHE_BYTES = 64 * 2**20
 class Federation:
     """Clients by number, from 0; at most `cache_bytes` of their data are kept ready besides the population's own."""
 
-    def __init__(self, population: Population, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        population: Population,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        goal: Goal = CLASSIFICATION,
+        prepare: Prepare | None = None,
+        augment: Augment | None = None,
+    ) -> None:
         self.population = population
+        self.goal = goal
+        self.prepare = prepare
+        """From inputs as they are held (bytes) to what networks take, done on use."""
+        self.augment = augment
         self.cache = ClientCache(cache_bytes)
         self._total_examples: int | None = None
 
@@ -88,8 +102,9 @@ class Federation:
             self._total_examples = sum(map(self.population.num_examples, range(self.num_clients)))
         return self._total_examples
 
-    def client(self, client: int) -> ClientData:
-        return self.cache.get(self._known(client), self.population.load)
+    def client(self, client: int) -> AnyClientData:
+        data = self.cache.get(self._known(client), self.population.load)
+        return data if self.prepare is None else PreparedClient(data=data, prepare=self.prepare)
 
     def name(self, client: int) -> str:
         return self.population.name(self._known(client))

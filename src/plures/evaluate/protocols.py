@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from plures.core.client import Result, run_phases
 from plures.core.client import arrival as params_at_arrival
 from plures.core.context import Population, Server, Store, lone_facts, make_visit
+from plures.core.goals import CLASSIFICATION, Goal
 from plures.core.method import View, Visit, own_parameters
 from plures.core.program import Program
 from plures.core.seeds import global_draws
@@ -33,14 +34,15 @@ class HasSplits(Protocol):
     def train(self) -> Batch: ...
 
     @property
-    def splits(self) -> dict[str, Batch]: ...
+    def splits(self) -> Mapping[str, Batch]: ...
 
 
 class Evaluator:
     """Scores the models of a run, client by client, on any split."""
 
-    def __init__(self, program: Program, clients: Clients, store: Store) -> None:
+    def __init__(self, program: Program, clients: Clients, store: Store, goal: Goal = CLASSIFICATION) -> None:
         self.program = program
+        self.goal = goal
         self.clients = clients
         self.store = store
 
@@ -146,7 +148,6 @@ class Evaluator:
 
     def _scored(self, client: int, output: Tensor, targets: Tensor) -> ClientScore:
         with torch.inference_mode():
-            loss = float(self.program.loss(output, targets))
-            correct = int((output.argmax(dim=1) == targets).sum())
-        size = int(targets.shape[0])
-        return ClientScore(client=client, examples=size, accuracy=correct / size, loss=loss)
+            values = {name: metric(output, targets) for name, metric in self.goal.metrics.items()}
+            values["loss"] = float(self.program.loss(output, targets))
+            return ClientScore(client=client, examples=self.goal.count(targets), values=values)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 ModelKind = Literal["global", "personal", "post_local", "finetuned"]
 """Protocols E1 to E4: the shared model; the client's own; its own right after training; its own after fine-tuning."""
 SplitName = Literal["train", "validation", "test"]
+SMALLER_IS_BETTER = frozenset({"loss", "mae", "rmse"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +19,17 @@ class ClientScore:
 
     client: int
     examples: int
-    accuracy: float
-    loss: float
+    """Items that were scored: examples, or tokens of a text."""
+    values: Mapping[str, float]
+    """By metric: "accuracy", "loss", ..."""
+
+    @property
+    def accuracy(self) -> float:
+        return self.values["accuracy"]
+
+    @property
+    def loss(self) -> float:
+        return self.values["loss"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +52,12 @@ class Evaluation:
             return {}
         sizes = [score.examples for score in self.scores]
         return {
-            f"{self.name}/accuracy": summarise([score.accuracy for score in self.scores], sizes),
-            f"{self.name}/loss": summarise([score.loss for score in self.scores], sizes, worst_is="largest"),
+            f"{self.name}/{metric}": summarise(
+                [score.values[metric] for score in self.scores],
+                sizes,
+                worst_is="largest" if metric in SMALLER_IS_BETTER else "smallest",
+            )
+            for metric in self.scores[0].values
         }
 
 
@@ -78,17 +92,18 @@ def summarise(
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Clients better, worse and equal under one run than under another, by accuracy on the same examples."""
+    """Clients better, worse and equal under one run than under another, by one metric on the same examples."""
 
     helped: int
     hurt: int
     same: int
 
 
-def compare(scores: Sequence[ClientScore], reference: Sequence[ClientScore]) -> Comparison:
+def compare(scores: Sequence[ClientScore], reference: Sequence[ClientScore], *, metric: str = "accuracy") -> Comparison:
     """Count clients by the sign of their difference to the reference."""
-    before = {score.client: score.accuracy for score in reference}
-    changes = [score.accuracy - before[score.client] for score in scores if score.client in before]
+    sign = -1 if metric in SMALLER_IS_BETTER else 1
+    before = {score.client: score.values[metric] for score in reference}
+    changes = [sign * (score.values[metric] - before[score.client]) for score in scores if score.client in before]
     return Comparison(
         helped=sum(change > 0 for change in changes),
         hurt=sum(change < 0 for change in changes),

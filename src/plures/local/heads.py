@@ -90,6 +90,8 @@ def check_phase(phase: Phase, binding: Binding) -> None:
         raise InvalidModel("The closed form of the head needs cross-entropy as the loss.")
     if phase.view is not own_parameters or phase.penalty is not None or phase.observe is not None:
         raise InvalidModel("The closed form of the head allows no view, penalty or observed part in its phase.")
+    if binding.task.augment is not None:
+        raise InvalidModel("Examples are augmented in each step, so their features would not stay still.")
     if binding.task.moving_buffers or binding.task.tied:
         raise InvalidModel("The network has running statistics or tied weights, so its features would not stay still.")
 

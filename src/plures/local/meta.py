@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from plures.core.problem import Outcome, Problem
-from plures.core.rates import as_schedule
 from plures.core.types import Batch, Params, Schedule
 
 __all__ = ["MetaDescent"]
@@ -24,7 +23,7 @@ __all__ = ["MetaDescent"]
 class MetaDescent:
     """Takes 2 or 3 batches of the budget for each step; the phase's optimiser takes the outer step."""
 
-    inner_lr: float | Schedule
+    inner_lr: Schedule
     hessian_free: bool
     difference: float
     """d: how far from the point the two gradients are taken."""
@@ -47,7 +46,7 @@ class MetaDescent:
     def _meta_gradient(
         self, problem: Problem, params: Params, batches: list[Batch], names: list[str]
     ) -> tuple[Params, Tensor]:
-        rate = as_schedule(self.inner_lr)(problem.visit.round)
+        rate = self.inner_lr(problem.visit.round)
         first, _ = problem.gradients(params, batches[0], names)
         outer, loss = problem.gradients(params | shifted(params, first, -rate), batches[1], names)
         if not self.hessian_free:

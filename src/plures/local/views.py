@@ -21,9 +21,9 @@ def twin_of(name: str) -> str:
 
 def with_twin(params: Params, parts: Parts) -> Mapping[Part, Params]:
     """The extension that gives every parameter that may move a personal twin, equal to it at the start."""
-    taken = [name for name in params if name.startswith(PREFIX)]
+    taken = [name for name in parts if name.startswith(PREFIX)]
     if taken:
-        raise InvalidModel(f"the model has a parameter '{taken[0]}', but '{PREFIX}' names twins. Rename that module.")
+        raise InvalidModel(f"the model has '{taken[0]}', but '{PREFIX}' names twins. Rename that module.")
     moving = {name: value for name, value in params.items() if not is_constant(parts[name])}
     return {PERSONAL: {twin_of(name): value.detach().clone() for name, value in moving.items()}}
 

@@ -7,7 +7,8 @@ Deng, Kamani, Mahdavi, "Adaptive Personalized Federated Learning", 2020.
     on each batch:   w_i <- w_i - lr * grad F_i(w_i),  v_i <- v_i - lr * grad_v F_i(m_i)  at the same point
 
 Deviations from the paper: a_i moves by the gradient on all the client's examples, where the paper takes a batch;
-weights are by examples, where the paper has 1/m. `alpha_lr = 0` keeps a_i fixed.
+weights are by examples, where the paper has 1/m. `alpha_lr = 0` keeps a_i fixed. As in the paper, v_i starts as the
+first model of the run, also for a client whose first visit is late.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from plures.core.errors import InvalidConfig, InvalidModel
 from plures.core.method import Method, Phase
 from plures.core.problem import Outcome, Problem, descend
+from plures.core.rates import check_rate
 from plures.core.types import PERSONAL, SHARED, Batch, Params, Part, Parts
 from plures.local import as_optimizer, delta, original, steps, twin_of, with_twin
 from plures.methods.options import FIVE_EPOCHS, ONE_EPOCH, Duration, Rule, WeightOption
@@ -75,7 +77,7 @@ def apfl(
     stateful: bool = True,
 ) -> Method:
     """`alpha` is the share of a client's own model at the start."""
-    if not 0 <= alpha <= 1:
+    if check_rate("alpha of apfl", alpha) > 1:
         raise InvalidConfig(f"alpha of apfl is a share, from 0 to 1, not {alpha!r}.")
 
     def with_twin_and_alpha(params: Params, parts: Parts) -> dict[Part, Params]:

@@ -5,7 +5,8 @@ Oh, Kim, Yun, "FedBABU: Toward Enhanced Representation for Federated Image Class
     theta as in FedAvg with the head h fixed;    client i for evaluation: (theta, h) after `tune` on `finetune_part`
 
 Deviations from the paper: none by default. `orthonormal` starts the head as U V^T of the singular value decomposition
-of its initial [weight, bias], as the PFLEGO papers do: orthonormal rows, or columns where classes outnumber those.
+of its initial [weight, bias] (the PFLEGO papers take a draw from U[0, 1) in its place): orthonormal rows, or columns
+where classes outnumber those.
 """
 
 from __future__ import annotations

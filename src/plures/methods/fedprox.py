@@ -5,7 +5,7 @@ Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020.
     w_i  <-  w after local SGD on F_i(w_i) + mu / 2 |w_i - w|^2;    w  <-  sum_i q_i w_i
 
 Deviations from the paper: none in the update; the paper also lets clients do unequal work, which here is a matter of
-budgets. The papers that compare with it do not report mu; their usual grid is 0.001 to 1.
+budgets. The papers that compare with it do not report mu; 0.001 to 1 is a usual grid.
 """
 
 from __future__ import annotations

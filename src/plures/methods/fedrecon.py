@@ -9,7 +9,8 @@ Variant `pflego` (the PFLEGO papers' Algorithm 4): clients keep v_i; tau full-ba
 the shared part on the same data, which the server sums and hands to Adam.
 
 Deviations from the papers: the halves are every other example, as in the reference library. In `pflego` the sum is
-weighted as in PFLEGO's preset `paper`; its text has that factor, its code has not, and Adam hardly sees it.
+weighted as in PFLEGO's preset `paper`; its text has that factor, its code has not, and Adam hardly sees it. For
+evaluation a client reconstructs its part from all its training examples. `pflego` reads neither `budget` nor `weight`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from plures.server.weights import round_ht, samples
 
 ONE_EPOCH: Budget = epochs(1, batch=32)
 FIFTY_STEPS: Budget = steps(50, batch=FULL)
+PFLEGO_RATE = 0.007
 
 
 @register(
@@ -37,7 +39,7 @@ FIFTY_STEPS: Budget = steps(50, batch=FULL)
     paper="Singhal et al. 2021",
     shared="all but the personal part",
     personal="any part, rebuilt at each visit",
-    sent="change of the shared part",
+    sent="change (or gradient) of the shared part",
 )
 def fedrecon(
     *,
@@ -47,17 +49,19 @@ def fedrecon(
     recon_lr: Rule | None = None,
     budget: Duration = ONE_EPOCH,
     recon_budget: Duration | None = None,
-    start: StartName = "common",
+    start: StartName | None = None,
     server: Rule | None = None,
     weight: WeightOption = samples,
     buffers: BufferPolicy | None = None,
 ) -> Method:
     """Stateless with halves by default; `variant = "pflego"` keeps the personal part and sends gradients."""
-    length = recon_budget or (ONE_EPOCH if variant == "recon" else FIFTY_STEPS)
+    original = variant == "recon"
+    length = recon_budget or (ONE_EPOCH if original else FIFTY_STEPS)
+    recon_rate: Rule = (lr if original else PFLEGO_RATE) if recon_lr is None else recon_lr
     rebuild = Phase(
         train=PERSONAL,
         budget=length,
-        optimizer=as_optimizer(lr if recon_lr is None else recon_lr),
+        optimizer=as_optimizer(recon_rate),
         solver=cached_descent,
     )
     base = Method(
@@ -66,10 +70,10 @@ def fedrecon(
         upload=gradient,
         weight=round_ht,
         server=adam(0.001) if server is None else server_optimizer(server, exact=False),
-        start=STARTS[start],
+        start=STARTS[start or ("common" if original else "uniform")],
         adapt=(rebuild,),
     )
-    if variant == "pflego":
+    if not original:
         observe = Phase(train=(), observe=SHARED, budget=steps(1, FULL), optimizer=as_optimizer(0.0))
         return replace(base, local=(rebuild, observe))
     if not isinstance(length, Epochs | Steps) or not isinstance(budget, Epochs | Steps):

@@ -19,7 +19,7 @@ from typing import Literal
 
 from plures.core.method import Budget, Method
 from plures.core.rates import check_positive
-from plures.local import as_optimizer, steps
+from plures.local import sgd, steps
 from plures.local.meta import MetaDescent
 from plures.methods.fedavg import fedavg
 from plures.methods.options import Duration, Rate, Rule, WeightOption
@@ -52,11 +52,12 @@ def per_fedavg(
 ) -> Method:
     """`inner_lr` is the rate of the step a client takes by itself, `lr` that of the shared model."""
     check_positive("difference of per_fedavg", difference)
-    meta = MetaDescent(inner_lr=inner_lr, hessian_free=variant == "hessian_free", difference=difference)
+    inner = sgd(inner_lr)
+    meta = MetaDescent(inner_lr=inner.lr, hessian_free=variant == "hessian_free", difference=difference)
     base = fedavg(lr=lr, budget=budget, adapt=adapt, server=server, weight=weight, buffers=buffers)
     return replace(
         base,
         local=(replace(base.local[0], solver=meta),),
-        adapt=(replace(base.adapt[0], optimizer=as_optimizer(inner_lr)),),
+        adapt=(replace(base.adapt[0], optimizer=inner),),
         judged_by="finetuned",
     )

@@ -6,10 +6,10 @@ Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", Neu
                      w_i  <-  w_i - lr * lam * (w_i - theta)
     server:          w  <-  (1 - b) w + b * mean_i w_i
 
-The personal model is the last theta, or (`personal = "finetuned"`) the shared model fine-tuned with the same pull.
+The personal model is the last theta, or (`personal_model = "finetuned"`) the shared one fine-tuned with the same pull.
 
 Deviations from the paper: none by default. `detached_prox` leaves the pull out of theta's gradient, as the public code
-of Pillutla et al. does: lam then acts in the step of w only. b is the server's rate.
+of Pillutla et al. does: lam then acts in the step of w only, and in fine-tuning. b is the server's rate.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pfedme(
     inner_steps: int = 5,
     inner_lr: Rate = 0.01,
     lr: Rate = 0.005,
-    personal: Literal["theta", "finetuned"] = "theta",
+    personal_model: Literal["theta", "finetuned"] = "theta",
     detached_prox: bool = False,
     budget: Duration = ONE_EPOCH,
     adapt: Duration = FIVE_EPOCHS,
@@ -51,7 +51,7 @@ def pfedme(
 ) -> Method:
     """`lr` is eta of the formula, `inner_lr` the rate of theta's steps: rates alone, for all steps are plain."""
     base = fedavg(lr=sgd(lr), budget=budget, adapt=adapt, server=server, weight=weight, buffers=buffers)
-    inner, keeps = sgd(inner_lr), personal == "theta"
+    inner, keeps = sgd(inner_lr), personal_model == "theta"
     envelope = MoreauDescent(
         lam=lam, inner_steps=inner_steps, inner_lr=inner.lr, detached_prox=detached_prox, keep_theta=keeps
     )

@@ -53,6 +53,8 @@ def register(
             sent=sent,
             make=named,
         )
+        for name in sorted(METHODS):
+            METHODS[name] = METHODS.pop(name)
         return named
 
     return add

@@ -45,13 +45,15 @@ class RunFolder:
         """One row per client and evaluation, as a gzip member of its own so that each append is whole."""
         text = io.StringIO(newline="")
         rows = csv.writer(text)
+        evaluations = list(evaluations)
+        metrics = next((list(score.values) for evaluation in evaluations for score in evaluation.scores), [])
         if not (self.path / records.CLIENTS).exists():
-            rows.writerow(records.CLIENT_COLUMNS)
+            rows.writerow([*records.CLIENT_COLUMNS, *metrics])
         for evaluation in evaluations:
             kind = f"{'sampled/' if evaluation.sampled else ''}{evaluation.model}"
             for score in evaluation.scores:
                 where = (round, score.client, names[score.client], kind, evaluation.split)
-                rows.writerow([*where, score.examples, f"{score.accuracy:.6g}", f"{score.loss:.6g}"])
+                rows.writerow([*where, score.examples, *(f"{score.values[name]:.6g}" for name in metrics)])
         self._append(records.CLIENTS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
 
     def save_state(self, shared: Params, states: States) -> None:

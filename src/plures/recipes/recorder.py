@@ -24,9 +24,9 @@ COSTS = ("bytes_down", "bytes_up", "network_passes")
 
 
 class Selected(NamedTuple):
-    """The round with the best validation accuracy so far."""
+    """The round that is best on validation data so far."""
 
-    accuracy: float
+    value: float
     round: int
     metrics: dict[str, Summary]
 
@@ -49,7 +49,8 @@ class Recorder:
         self.headline = headline_of(program)
         self.title, self.rounds, self.facts, self.folder = title, rounds, facts, folder
         self.store = MemoryStore()
-        self.evaluator = Evaluator(program, federation, self.store)
+        self.goal = federation.goal
+        self.evaluator = Evaluator(program, federation, self.store, self.goal)
         self.models = plan.models or usual_models(program)
         self.history: list[dict[str, Any]] = []
         self.latest: list[Evaluation] = []
@@ -57,6 +58,11 @@ class Recorder:
         self.selected: Selected | None = None
         self.costs: dict[str, float] = dict.fromkeys(COSTS, 0)
         self.after_training: dict[SplitName, list[ClientScore]] = {}
+
+    @property
+    def shown(self) -> str:
+        """The metric to look at while the run goes on."""
+        return f"{self.headline}/test/{self.goal.judged_by}"
 
     def on_result(self, visit: Visit, result: Result) -> None:
         """Score a client right after its training, before the server step."""
@@ -89,13 +95,18 @@ class Recorder:
             found.append(Evaluation(model="post_local", split=split, scores=tuple(scores), sampled=True))
         self.after_training, self.latest, self.latest_round = {}, found, server.round
         metrics = all_summaries(found)
-        validation = metrics.get(f"{self.headline}/validation/accuracy")
-        if validation is not None and (self.selected is None or validation.weighted > self.selected.accuracy):
+        validation = metrics.get(f"{self.headline}/validation/{self.goal.judged_by}")
+        if validation is not None and self._is_better(validation.weighted):
             self.selected = Selected(validation.weighted, server.round, metrics)
         if self.folder is not None:
             clients = {score.client for evaluation in found for score in evaluation.scores}
             self.folder.add_clients(server.round, found, {client: self.federation.name(client) for client in clients})
         return metrics
+
+    def _is_better(self, value: float) -> bool:
+        if self.selected is None:
+            return True
+        return value > self.selected.value if self.goal.larger_is_better else value < self.selected.value
 
     def finish(self, server: Server, seconds: float, trouble: BaseException | None) -> RunResult:
         """The result as of the last whole round, also on disk."""
@@ -113,6 +124,7 @@ class Recorder:
         return RunResult(
             title=self.title,
             headline=self.headline,
+            metric=self.goal.judged_by,
             status=status_of(trouble),
             server=server,
             store=self.store,

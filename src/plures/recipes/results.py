@@ -26,6 +26,8 @@ class RunResult:
 
     title: str
     headline: ModelKind
+    metric: str
+    """The one that rounds are chosen and clients are compared by."""
     status: Status
     server: Server
     store: MemoryStore
@@ -72,8 +74,12 @@ class RunResult:
         """The last round in a few lines."""
         lines = [f"{self.title}: {self.status} after {self.server.round} rounds"]
         for name, summary in self.metrics.items():
-            if name.endswith("accuracy"):
-                lines.append(f"{name:<34} {summary.weighted:7.2%}   bottom decile {summary.bottom_decile:7.2%}")
+            if name.endswith(f"/{self.metric}"):
+                shown = [
+                    f"{value:7.2%}" if self.metric == "accuracy" else f"{value:7.4g}"
+                    for value in (summary.weighted, summary.bottom_decile)
+                ]
+                lines.append(f"{name:<34} {shown[0]}   bottom decile {shown[1]}")
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
@@ -83,11 +89,12 @@ class RunResult:
             "status": self.status,
             **self.facts,
             "headline": self.headline,
+            "metric": self.metric,
             "metrics_round": self.metrics_round,
             "metrics": {name: asdict(summary) for name, summary in self.metrics.items()},
             "selected": {
                 "round": self.selected_round,
-                "by": f"{self.headline}/validation/accuracy, weighted",
+                "by": f"{self.headline}/validation/{self.metric}, weighted",
                 "metrics": {name: asdict(summary) for name, summary in self.selected_metrics.items()},
             },
             "cost": self.cost,

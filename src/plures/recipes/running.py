@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch.nn import functional as F
 
 from plures.core.context import Engine
 from plures.core.errors import InvalidConfig, RunFolderError, did_you_mean
@@ -43,7 +42,7 @@ def run(
     seed: int = 0,
     engine: str | Engine = "sequential",
     device: str = "cpu",
-    loss: Loss = F.cross_entropy,
+    loss: Loss | None = None,
     evaluation: EvaluationPlan | None = None,
     out: str | Path | None = None,
     title: str | None = None,
@@ -59,7 +58,14 @@ def run(
         method = find_method(method).make()
     title = title or method.name
     check_device(device)
-    program = Program(method, as_networks(model), loss=loss, seed=seed, device=device)
+    program = Program(
+        method,
+        as_networks(model),
+        loss=loss or federation.goal.loss,
+        seed=seed,
+        device=device,
+        augment=federation.augment,
+    )
     sampler, chosen, plan = as_sampler(cohort), find_engine(engine), evaluation or EvaluationPlan()
     check_run(program, federation, sampler, rounds, plan)
     facts: dict[str, Any] = {
@@ -115,7 +121,7 @@ def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher)
     """Train to the end; whatever stops it earlier, the last whole round is kept first."""
     program, federation = recorder.program, recorder.federation
     server, seconds = start(program), 0.0
-    watcher.started(recorder.title, recorder.rounds, federation.num_clients, recorder.headline)
+    watcher.started(recorder.title, recorder.rounds, federation.num_clients, recorder.shown)
     rounds = train(
         program,
         federation,

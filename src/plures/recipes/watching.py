@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from plures.core.context import RoundReport
-from plures.evaluate import ModelKind, Summary
+from plures.evaluate import Summary
 
 
 class Watcher(Protocol):
     """Is told how a run goes."""
 
-    def started(self, title: str, rounds: int, clients: int, headline: ModelKind) -> None: ...
+    def started(self, title: str, rounds: int, clients: int, shown: str) -> None:
+        """`shown` is the metric to look at, such as personal/test/accuracy."""
 
     def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None: ...
 
@@ -22,7 +23,7 @@ class Watcher(Protocol):
 class Silence:
     """The watcher that shows nothing."""
 
-    def started(self, title: str, rounds: int, clients: int, headline: ModelKind) -> None: ...
+    def started(self, title: str, rounds: int, clients: int, shown: str) -> None: ...
 
     def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None: ...
 

@@ -25,7 +25,8 @@ SHARED = "shared.safetensors"
 PERSONAL = "personal.safetensors"
 RESULT = "result.json"
 
-CLIENT_COLUMNS = ("round", "client", "name", "model", "split", "examples", "accuracy", "loss")
+CLIENT_COLUMNS = ("round", "client", "name", "model", "split", "examples")
+"""Then the metrics of the run: accuracy and loss, or others."""
 
 
 def read_result(folder: Path) -> dict[str, Any]:

@@ -26,8 +26,8 @@ class Row:
 
 def row_of(title: str, result: Mapping[str, Any], helped_hurt: tuple[int, int] | None) -> Row:
     """The row of one run from its result.json."""
-    own = result["metrics"].get(f"{result['headline']}/test/accuracy", {})
-    shared = result["metrics"].get("global/test/accuracy", {})
+    own = result["metrics"].get(f"{result['headline']}/test/{result['metric']}", {})
+    shared = result["metrics"].get(f"global/test/{result['metric']}", {})
     return Row(
         title=title,
         accuracy=own.get("weighted"),

@@ -8,7 +8,7 @@ from tests.conformance.entry import FULL_STEPS, MINI, MOMENTUM, SHORT, Entry
 
 RECON = {"budget": MINI, "recon_budget": MINI}
 NORMED_RECON = {"budget": FULL_STEPS, "recon_budget": FULL_STEPS}
-PFLEGO = {"variant": "pflego", "recon_budget": steps(3), "server": 0.05}
+PFLEGO = {"variant": "pflego", "recon_budget": steps(3), "recon_lr": 0.1, "start": "common", "server": 0.05}
 
 ENTRY = Entry(
     variants={
@@ -27,6 +27,6 @@ ENTRY = Entry(
     large_clients=("normed, shared", "normed, personal", "normed, reset"),  # half of 3 examples is one: no statistics
     golden={
         "recon": {"budget": SHORT, "recon_budget": SHORT},
-        "pflego": {"variant": "pflego", "recon_budget": steps(6), "server": 0.01},
+        "pflego": {"variant": "pflego", "recon_budget": steps(6), "recon_lr": 0.1, "start": "common", "server": 0.01},
     },
 )

@@ -13,7 +13,7 @@ NORMED = {**RATES, "budget": FULL_STEPS}
 ENTRY = Entry(
     variants={
         "theta": PLAIN,
-        "fine-tuned": {**PLAIN, "personal": "finetuned", "weight": samples},
+        "fine-tuned": {**PLAIN, "personal_model": "finetuned", "weight": samples},
         "detached": {**PLAIN, "detached_prox": True, "inner_steps": 2},
         "half way": {**PLAIN, "server": 0.5},
         "server adam": {**PLAIN, "server": adam(0.05)},
@@ -30,7 +30,7 @@ ENTRY = Entry(
             "budget": SHORT,
             "adapt": SHORT,
             "detached_prox": True,
-            "personal": "finetuned",
+            "personal_model": "finetuned",
         },
     },
 )
