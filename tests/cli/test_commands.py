@@ -171,7 +171,7 @@ def test_run_prints_a_table_and_writes_a_folder(plures, experiment):
 
     assert said.code == 0
     assert "global/test/accuracy" in said.out
-    assert "Best on validation: round 1." in said.out
+    assert "best on validation: round 1, global/test/accuracy" in said.out
     assert said.out.endswith("Results: results\n")
     assert widest(said.out) <= 80
     result = json.loads(Path("results/result.json").read_text(encoding="utf-8"))

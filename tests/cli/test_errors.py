@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plures.cli import app
 from plures.core.types import Batch
-from plures.data import SOURCES, digits
+from plures.data import SOURCES, Source, digits
 from plures.evaluate import Evaluator
 from tests.cli.helpers import PLURES, environment, process
 
@@ -62,18 +63,18 @@ def test_a_bad_experiment_is_one_message_and_leaves_no_folder(plures, experiment
     assert list(Path.cwd().iterdir()) == []
 
 
-def broken(change) -> Batch:
+def broken(change) -> Source:
     good = digits()
-    inputs, targets = good.inputs.clone(), good.targets.clone()
+    inputs, targets = good.examples.inputs.clone(), good.examples.targets.clone()
     change(inputs, targets)
-    return Batch(inputs, targets)
+    return replace(SOURCES["digits"], load=lambda: replace(good, examples=Batch(inputs, targets)))
 
 
 def test_bad_values_in_the_data_are_one_message_and_leave_no_folder(plures, experiment, monkeypatch):
     def change(inputs, targets):
         inputs[3] = float("nan")
 
-    monkeypatch.setitem(SOURCES, "digits", lambda: broken(change))
+    monkeypatch.setitem(SOURCES, "digits", broken(change))
 
     assert_refused(plures("run", experiment, "--out", "results"), "have NaN or infinite inputs", "clean or drop them")
     assert list(Path.cwd().iterdir()) == []
@@ -83,7 +84,7 @@ def test_bad_labels_in_the_data_are_one_message_and_leave_no_folder(plures, expe
     def change(inputs, targets):
         targets[3] = -1
 
-    monkeypatch.setitem(SOURCES, "digits", lambda: broken(change))
+    monkeypatch.setitem(SOURCES, "digits", broken(change))
 
     said = plures("run", experiment, "--set", "data.partition=iid", "--out", "results")
 

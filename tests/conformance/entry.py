@@ -22,7 +22,9 @@ class Entry:
     """What the tests need to know of a method."""
 
     variants: Mapping[str, Mapping[str, Any]]
-    """Options by a short name; no batch of size 1 may come up, for networks with batch statistics have none."""
+    """Options by a short name; one that begins with "normed" runs on a network with running statistics.
+
+    No batch of size 1 may come up there, for it has no statistics."""
     still: Mapping[str, Any]
     """Options that set every rate to zero."""
     unkeyed: Mapping[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from torch import nn
 
 from plures.core.client import arrival, run_client, run_phases
 from plures.core.context import lone_facts, make_visit
-from plures.core.errors import InvalidModel
+from plures.core.errors import ClientFailed, InvalidModel
 from plures.core.loop import start
 from plures.core.method import Upload
 from plures.core.program import OneNetwork, Program
@@ -471,3 +471,10 @@ def test_a_buffer_with_a_name_that_the_method_needs_is_an_error_and_never_overwr
     program = Program(make(), OneNetwork(module=Counting(name)), loss=half_square, seed=1)
     with pytest.raises(InvalidModel, match=rf"'{name}'"):
         program.binding(0)
+
+
+@pytest.mark.parametrize("door", ["upload", "refresh"])
+def test_an_error_in_a_methods_own_function_is_told_with_client_and_round(door):
+    program = pair_program(**{door: lambda *given: given[1]["no such name"]})
+    with pytest.raises(ClientFailed, match=f"KeyError: 'no such name'.*round 1, phase {door}"):
+        run(program, pair_clients([(1, 1, 0)]))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidData
+from plures.core.goals import REGRESSION, Goal, next_token
 from plures.core.types import Batch
 from plures.data import ClientData, Federation, check_federation, federate, iid, partition
 from plures.data.populations import ReadyPopulation
@@ -140,3 +141,56 @@ def test_an_empty_first_client_does_not_blame_the_others() -> None:
     nothing = Batch(torch.empty(0), torch.empty(0))
     [problem] = problems_of(federate([(nothing, nothing), (batch(), batch())]))
     assert problem.startswith("client 0 is empty")
+
+
+def with_goal(goal: Goal, classes: int, *batches: Batch) -> Federation:
+    """One client that is trained and tested on the given examples."""
+    train, test = batches[0], batches[-1]
+    client = ClientData(train=train, validation=batch(0), test=test, classes=())
+    population = ReadyPopulation(clients=[client], names=["odd"], classes=classes, label_space="global")
+    return Federation(population, goal=goal)
+
+
+def test_numbers_to_predict_pass_where_the_goal_is_a_regression() -> None:
+    check_federation(with_goal(REGRESSION, 1, Batch(torch.ones(4, 3), torch.tensor([0.5, -7.0, 1e9, 0.0]))))
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        (torch.tensor([0.5, float("nan"), 1.0, float("inf")]), "2 of 4 targets are NaN or infinite (first: example 1)"),
+        (torch.tensor([0, 1, 0, 1]), "targets are int64 of shape (4,): for regression give one float32 number"),
+        (torch.ones(4, 1), "targets are float32 of shape (4, 1)"),
+    ],
+)
+def test_targets_that_are_no_numbers_to_predict_are_found(targets: Tensor, expected: str) -> None:
+    good = Batch(torch.ones(4, 3), torch.ones(4))
+    [problem] = problems_of(with_goal(REGRESSION, 1, Batch(torch.ones(4, 3), targets), good))
+    assert problem.startswith("client odd, train examples: ")
+    assert expected in problem
+
+
+def tokens(*rows: list[int]) -> Tensor:
+    return torch.tensor(rows)
+
+
+def test_tokens_pass_where_the_next_one_is_predicted() -> None:
+    check_federation(with_goal(next_token(), 7, Batch(tokens([1, 4, 5], [1, 6, 0]), tokens([4, 5, 6], [6, 2, 0]))))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "expected"),
+    [
+        (tokens([1, 4]), tokens([4, 7]), "1 of 2 tokens of the targets are out of range (first: 7)"),
+        (tokens([1, -4]), tokens([4, 5]), "1 of 2 tokens of the inputs are out of range (first: -4)"),
+        (tokens([1, 4]), torch.tensor([4]), "targets are int64 of shape (1,): give tokens as int64"),
+        (tokens([1, 4]), tokens([4, 5]).float(), "targets are float32 of shape (1, 2)"),
+        (tokens([1, 4]), tokens([4, 5], [4, 5]), "1 inputs but 2 labels"),
+        (tokens([1, 4]), tokens([4]), "inputs have 2 tokens but targets 1"),
+    ],
+)
+def test_tokens_that_are_none_are_found(inputs: Tensor, targets: Tensor, expected: str) -> None:
+    good = Batch(tokens([1, 4]), tokens([4, 5]))
+    [problem] = problems_of(with_goal(next_token(), 7, good, Batch(inputs, targets)))
+    assert problem.startswith("client odd, test examples: ")
+    assert expected in problem

@@ -99,7 +99,7 @@ def test_a_dataset_gives_the_examples_of_its_items() -> None:
 
 
 def test_digits_are_1797_images_with_pixels_from_0_to_1() -> None:
-    batch = digits()
+    batch = digits().examples
     assert batch.inputs.shape == (1797, 1, 8, 8)
     assert batch.inputs.dtype == torch.float32
     assert (float(batch.inputs.min()), float(batch.inputs.max())) == (0.0, 1.0)
@@ -144,3 +144,37 @@ def test_datasets_that_are_no_examples_are_refused(dataset: Any, message: str) -
 def test_a_tuple_of_three_is_no_pair() -> None:
     with pytest.raises(InvalidData, match="tuple of 3"):
         as_examples((torch.ones(1), torch.ones(1), torch.ones(1)))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.bool_])
+def test_targets_of_a_regression_become_float32(kind: Any) -> None:
+    batch = from_arrays(np.ones((2, 3)), np.array([0, 1], dtype=kind), goal="regression")
+    assert batch.targets.dtype == torch.float32
+    assert batch.targets.tolist() == [0.0, 1.0]
+
+
+def test_tokens_stay_whole_numbers() -> None:
+    batch = from_arrays(np.array([[1, 5], [1, 6]], dtype=np.uint8), [[5, 2], [6, 2]], goal="next_token")
+    assert batch.inputs.dtype == batch.targets.dtype == torch.int64
+    assert batch.inputs.tolist() == [[1, 5], [1, 6]]
+    assert batch.targets.tolist() == [[5, 2], [6, 2]]
+
+
+@pytest.mark.parametrize(
+    ("goal", "inputs", "targets", "message"),
+    [
+        ("regression", np.ones((2, 2)), [[0.5], [1.0]], r"of shape \(2, 1\): give one real number per example"),
+        ("regression", np.ones((2, 2)), [0.5, np.nan], "target of example 1 is nan: correct it"),
+        ("regression", np.ones((2, 2)), [0.5, 1e300], "target of example 1 is 1e\\+300"),
+        ("regression", np.ones((2, 2)), [0.5], "2 inputs but 1 labels"),
+        ("regression", np.ones((2, 2)), [1j, 0], "complex"),
+        ("regression", np.ones((0, 2)), [], "no examples"),
+        ("next_token", [[1, 2]], [2], r"targets are int64 of shape \(1,\): tokens are whole numbers"),
+        ("next_token", [[1.0, 2.0]], [[2, 3]], r"inputs are float64 of shape \(1, 2\)"),
+        ("next_token", [[1, 2]], [[2, 3, 4]], r"shapes \(1, 2\) and \(1, 3\)"),
+        ("next_token", [[1, 2]], [[2, 3], [3, 4]], "1 inputs but 2 labels"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_goal_are_refused(goal: Any, inputs: Any, targets: Any, message: str) -> None:
+    with pytest.raises(InvalidData, match=message):
+        from_arrays(inputs, targets, goal=goal)

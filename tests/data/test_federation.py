@@ -209,7 +209,7 @@ def test_the_pool_is_held_once_however_many_clients_there_are() -> None:
 
 
 def test_sources_have_names() -> None:
-    assert SOURCES["digits"]().num_examples == 1797
+    assert SOURCES["digits"].load().examples.num_examples == 1797
 
 
 @pytest.mark.parametrize("client", [-1, 3, 10**9])

@@ -14,7 +14,7 @@ import plures
 from plures.methods import METHODS, MethodInfo
 from plures.methods.registry import words_of
 from plures.recipes import make_experiment, run_experiment
-from plures.recipes.options import plain_defaults
+from plures.recipes.plain import plain_defaults
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/methods"

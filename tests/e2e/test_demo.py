@@ -135,13 +135,12 @@ def test_fine_tuning_starts_from_the_model_of_fedavg(demo):
 
 def test_the_demo_ends_by_saying_where_the_results_are_and_what_to_try_next(demo):
     done, folder = demo
-    tail = done.stdout.splitlines()[-3:]
+    tail = done.stdout.splitlines()[-4:]
 
     assert tail[0] == f"Results: {folder}"
     assert tail[1] == "Try next: plures methods"
-    assert tail[2].split() == [
-        *("plures", "run", f"{folder}/pflego/experiment.toml", "--set", "method_options.tau=10"),
-    ]
+    assert tail[2].split() == ["plures", "run", f"{folder}/pflego/experiment.toml", "\\"]
+    assert tail[3].split() == ["--set", "method_options.tau=10"]
 
 
 def test_what_the_demo_says_to_try_next_can_be_run(demo):

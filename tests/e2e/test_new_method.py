@@ -12,13 +12,14 @@ import pytest
 
 from plures.core.errors import InvalidConfig, RunFolderError
 from plures.methods import METHODS
-from plures.recipes.new_method import methods_table, write_method
+from plures.recipes.new_method import methods_table, write_method, write_tables
 from tests.cli.helpers import PLURES, environment, process
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "tests", "docs", "examples", "pyproject.toml", "CITATION.cff")
 COPIED += ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 PART = "tests/conformance tests/golden tests/methods/test_my_method.py tests/docs tests/e2e/test_new_method.py"
+PART += " tests/oracles/test_oracles.py tests/recipes/test_resolved.py"
 
 
 @pytest.fixture
@@ -49,11 +50,11 @@ def run_in(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[st
 def test_in_a_checkout_all_that_is_written_passes_the_tests_and_the_checks(checkout):
     said = run_in(checkout, PLURES, "new-method", "my_method", "--title", "MyMethod")
     assert said.returncode == 0, said.stderr
-    written = [line.removeprefix("wrote ") for line in said.stdout.splitlines() if line.startswith("wrote ")]
+    written = [line.split(" ", 1)[1] for line in said.stdout.splitlines() if line.startswith(("wrote ", "changed "))]
     assert "src/plures/methods/my_method.py" in written
     assert all((checkout / path).is_file() for path in written)
 
-    names = "my_method or every_registered or every_method_has_a_golden or registry or every_page or readmes_table"
+    names = "my_method or every_registered or every_method_has or registry or every_page or table_of"
     tests = run_in(checkout, sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-k", names, *PART.split())
     assert tests.returncode == 0, tests.stdout[-3000:]
     passed = int(tests.stdout.split(" passed")[0].split()[-1])
@@ -92,6 +93,21 @@ def test_a_name_that_python_cannot_import_is_refused_and_nothing_written(name, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("title", ['Foo "Bar"', "a|b", "two\nlines", "back\\slash", ""])
+def test_a_title_that_would_break_code_or_tables_is_refused(title, tmp_path):
+    if title:
+        with pytest.raises(InvalidConfig, match="cannot be used"):
+            write_method("mine", tmp_path, title=title)
+        assert list(tmp_path.iterdir()) == []
+    else:  # none: the name is the title
+        write_method("mine", tmp_path, title=title)
+
+
+def test_a_name_that_would_hide_another_module_is_refused(tmp_path):
+    with pytest.raises(InvalidConfig, match="'torch' is a module of Python's already"):
+        write_method("torch", tmp_path)
+
+
 def test_a_name_that_is_taken_is_refused(tmp_path):
     with pytest.raises(InvalidConfig, match=r"already, in src/plures/methods/fedavg\.py"):
         write_method("fedavg", tmp_path)
@@ -105,7 +121,17 @@ def test_a_file_that_is_there_is_never_overwritten(tmp_path):
     assert (tmp_path / "test_mine.py").read_text(encoding="utf-8") == "precious"
 
 
-def test_the_readmes_table_is_that_of_the_methods_there_are():
-    """If this fails: put the output of `plures methods --markdown` into README.md."""
+def test_the_readmes_table_of_methods_is_that_of_the_registry():
+    """If this fails: `plures methods --write`."""
     assert methods_table() in (ROOT / "README.md").read_text(encoding="utf-8")
     assert METHODS
+
+
+def test_stale_tables_are_written_anew_and_right_ones_left_alone(checkout):
+    for path in ("README.md", "docs/methods/README.md"):
+        text = (checkout / path).read_text(encoding="utf-8")
+        (checkout / path).write_text(text.replace("Li et al. 2020", "Authors year"), encoding="utf-8")
+    assert write_tables(checkout) == [Path("README.md"), Path("docs/methods/README.md")]
+    for path in ("README.md", "docs/methods/README.md"):
+        assert (checkout / path).read_text(encoding="utf-8") == (ROOT / path).read_text(encoding="utf-8")
+    assert write_tables(checkout) == []

@@ -13,6 +13,7 @@ from tests.helpers.methods import (
     BODY,
     HEAD,
     Given,
+    NormedNetwork,
     Population,
     Product,
     assert_all_near,
@@ -181,3 +182,11 @@ def test_mean_regularised_with_more_strength_holds_twins_and_model_closer_togeth
     weak, middle, strong = spread(0.1), spread(1.0), spread(5.0)
     assert strong < middle / 2
     assert middle < weak / 2
+
+
+def test_the_reported_loss_counts_no_distance_of_running_statistics():
+    """At rate 0 nothing trained moves; personal statistics do, and are no parameters that a penalty could count."""
+    options = {"lr": 0.0, "budget": steps(2), "buffers": "personal", "personal": "head"}
+    held = play(fedsim(personal_l2=5.0, **options), 3, module=network(NormedNetwork))
+    free = play(fedsim(personal_l2=0.0, **options), 3, module=network(NormedNetwork))
+    assert [report.losses for report in held.reports] == [report.losses for report in free.reports]

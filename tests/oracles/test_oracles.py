@@ -51,9 +51,9 @@ def test_one_of_the_cohorts_by_coin_is_empty_and_is_followed_by_another():
 
 
 def test_every_method_has_an_oracle_that_a_test_uses():
-    """One file per method, with a function of the method's name, imported by a test of this folder."""
+    """One file per method, with a function of the method's name, imported by a test."""
     here = Path(__file__).parent
-    tests = "".join(path.read_text(encoding="utf-8") for path in here.glob("test_*.py"))
+    tests = "".join(path.read_text(encoding="utf-8") for path in here.parent.rglob("test_*.py"))
     for name in METHODS:
         assert f"def {name}(" in (here / f"{name}.py").read_text(encoding="utf-8")
         assert f"from tests.oracles import {name}" in tests or f"from tests.oracles.{name} import" in tests

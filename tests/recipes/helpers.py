@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from plures import RunResult, make_experiment, run_experiment
 from plures.core.errors import PluresError
-from plures.core.types import Batch
-from plures.data import from_arrays
+from plures.data import DataSet, from_arrays
 from plures.recipes.build import Built, build
 
 CLIENTS, CLASSES, INPUTS = 4, 4, 4
@@ -20,11 +19,12 @@ NEED_NORMS = ("fedbn",)
 """Methods that are about normalisation layers, and refuse a network without any."""
 
 
-def tiny() -> Batch:
+def tiny() -> DataSet:
     """Twelve examples of each of four classes, each class around a corner of its own."""
     draws = np.random.default_rng(5)
     labels = np.arange(48) % CLASSES
-    return from_arrays((np.eye(CLASSES)[labels] + 0.4 * draws.normal(size=(48, INPUTS))).astype(np.float32), labels)
+    inputs = (np.eye(CLASSES)[labels] + 0.4 * draws.normal(size=(48, INPUTS))).astype(np.float32)
+    return DataSet(name="tiny", examples=from_arrays(inputs, labels))
 
 
 def table(method: str = "fedavg", **changes: Any) -> dict[str, Any]:

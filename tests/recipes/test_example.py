@@ -14,7 +14,7 @@ from plures import load_experiment, run_experiment
 from plures.methods import METHODS
 from plures.participation import SAMPLERS
 from plures.recipes.build import build
-from plures.recipes.experiment import RESERVED, Experiment, Participation
+from plures.recipes.experiment import RESERVED, Experiment, Participation, Pipeline, PretrainTable, TuneTable
 from plures.report import records
 from tests.recipes.helpers import same_bits
 
@@ -27,7 +27,7 @@ def sections() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"": set()}
     section = ""
     for line in TEXT.splitlines():
-        if heading := re.match(r"(?:# )?\[(\w+)\](?!.*\] *\[)", line):
+        if heading := re.match(r"(?:# )?\[([\w.]+)\](?!.*\] *\[)", line):
             section = heading.group(1)
             found[section] = set()
         elif key := re.match(r"(?:# )?(\w+) = ", line):
@@ -37,7 +37,13 @@ def sections() -> dict[str, set[str]]:
 
 def schema() -> dict[str, set[str]]:
     """The keys of each table of the schema."""
-    tables = {"": set(Experiment.model_fields), "participation": set(Participation.model_fields)}
+    tables = {
+        "": set(Experiment.model_fields),
+        "participation": set(Participation.model_fields),
+        "pipeline": set(Pipeline.model_fields) - {"pretrain", "tune"},
+        "pipeline.pretrain": set(PretrainTable.model_fields),
+        "pipeline.tune": set(TuneTable.model_fields),
+    }
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             tables[name] = set(field.annotation.model_fields)
@@ -71,10 +77,10 @@ def test_every_key_of_the_schema_stands_in_the_example(section, keys):
 
 
 def test_the_schema_has_the_tables_of_the_plan():
-    tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation"}
+    tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline"}
 
     assert tables <= set(Experiment.model_fields)
-    assert schema().keys() == {"", *tables} - {"method_options"}
+    assert schema().keys() == {"", "pipeline.pretrain", "pipeline.tune", *tables} - {"method_options"}
 
 
 def test_every_option_of_the_examples_method_stands_in_the_example():

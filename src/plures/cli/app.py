@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import plures
+from plures.cli.data import data_app
+from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
 from plures.core.errors import PluresError
-from plures.methods import METHODS
-from plures.parts import split as make_split
-from plures.recipes import load_experiment, run_experiment
-from plures.recipes.build import build_module
+from plures.recipes import RunResult, load_experiment, run_experiment
 from plures.recipes.demo import ROUNDS, run_demo
-from plures.recipes.experiment import apply_override
 from plures.recipes.folder import as_json_text
-from plures.recipes.new_method import is_checkout, methods_table, write_method
-from plures.report.tables import comparison_table, metrics_table
+from plures.report.tables import comparison_table, metrics_table, score, stages_table
 
 # Rich takes each paragraph as one line.
 EPILOG = """
@@ -51,14 +46,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(data_app, name="data")
 
 INTERRUPTED = 130
 """The exit code of a process that Ctrl-C ended."""
 
 out_console = Console()
 err_console = Console(stderr=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -94,8 +88,11 @@ def run(
         typer.echo(as_json_text(result.as_json(), indent=2))
         return
     out_console.print(metrics_table(result.as_json()["metrics"]))
+    if result.stages:
+        out_console.print()
+        out_console.print(stages_table(result.as_json()["stages"]))
     if result.selected_round is not None:
-        out_console.print(f"\nBest on validation: round {result.selected_round}.", highlight=False)
+        out_console.print(f"\nThe above is round {result.metrics_round}; {selected_line(result)}", highlight=False)
     out_console.print(f"Results: {folder}", highlight=False, soft_wrap=True)
 
 
@@ -103,7 +100,7 @@ def run(
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder for the results; it must be new or empty.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of each method.", min=1)] = ROUNDS,
-    seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights, cohorts and batches.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compare all methods on real handwritten digits, 20 clients with 2 classes each."""
@@ -128,76 +125,24 @@ def demo(
     )
     out_console.print(f"Results: {folder}", highlight=False, soft_wrap=True)
     out_console.print(
-        f"Try next: plures methods\n          plures run {folder}/pflego/experiment.toml --set method_options.tau=10",
+        f"Try next: plures methods\n          plures run {folder}/pflego/experiment.toml \\\n"
+        "              --set method_options.tau=10",
         highlight=False,
         soft_wrap=True,
     )
 
 
-@app.command()
-def methods(
-    as_json: AsJson = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a table in Markdown.")] = False,
-) -> None:
-    """List every method: its paper, what is shared, what is personal, what is sent."""
-    if as_markdown:
-        typer.echo(methods_table())
-        return
-    if as_json:
-        fields = ("name", "title", "paper", "shared", "personal", "sent", "file")
-        typer.echo(json.dumps([{key: getattr(info, key) for key in fields} for info in METHODS.values()], indent=2))
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("name", no_wrap=True)
-    for heading in ("paper", "shared", "personal", "sent"):
-        table.add_column(heading, min_width=16)
-    for info in METHODS.values():
-        table.add_row(info.name, info.paper, info.shared, info.personal, info.sent)
-    out_console.print(table)
+app.command()(methods)
+app.command()(new_method)
+app.command()(split)
 
 
-@app.command()
-def new_method(
-    name: Annotated[str, typer.Argument(help="The method's name, as in method = NAME: small letters, digits and _.")],
-    title: Annotated[str | None, typer.Option(help="How tables and pages call it; by default its name.")] = None,
-) -> None:
-    """Write a new method, its test row, oracle, tests and page; all of it passes as it is.
-
-    In a checkout of Plures the files go where they belong; elsewhere the method
-    and a test are written here, for method = "NAME:NAME" in an experiment file.
-    """
-    here = Path.cwd()
-    written = write_method(name, here, title=title)
-    for path in written:
-        typer.echo(f"wrote {path}")
-    if is_checkout(here):
-        golden = ["-m", "tests.golden.make", name]
-        subprocess.run([sys.executable, *golden], cwd=here, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
-        typer.echo(f"wrote tests/golden/curves/{name}.json")
-        typer.echo(f"\nWrite your method into {written[0]}, its pseudo-code into {written[2]}. Then:")
-        typer.echo(f"  OMP_NUM_THREADS=1 .venv/bin/python {' '.join(golden)}")
-        typer.echo(f"  make check && make test ARGS='-k {name}'")
-    else:
-        typer.echo(f'\nTry it: pytest test_{name}.py, or plures run with method = "{name}:{name}" in a file.')
-
-
-@app.command()
-def split(
-    model: Annotated[str, typer.Argument(help='A model by name ("mlp") or as package.module:function.')],
-    personal: Annotated[
-        list[str] | None, typer.Option(help='What is personal: a role ("head") or a pattern ("head.*"). Repeatable.')
-    ] = None,
-    buffers: Annotated[str | None, typer.Option(help="Running statistics: shared, personal or reset.")] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the model. Repeatable.")
-    ] = None,
-) -> None:
-    """Show each parameter of a model, whose it is and how large, with totals."""
-    given: dict[str, Any] = {}
-    for option in options or []:
-        apply_override(given, option)
-    module = build_module(model, given, None, None)
-    typer.echo(make_split(personal or ["head"], buffers=buffers).table(module))  # type: ignore[arg-type]
+def selected_line(result: RunResult) -> str:
+    """The round that is best on validation data, with what it has on test data."""
+    name = f"{result.headline}/test/{result.metric}"
+    found = result.selected_metrics.get(name)
+    shown = "" if found is None else f", {name} {score(found.weighted, result.metric)}"
+    return f"best on validation: round {result.selected_round}{shown}."
 
 
 @contextmanager
@@ -218,9 +163,14 @@ def default_folder(name: str) -> Path:
     return next(path for path in names if not path.exists())
 
 
+def interrupted(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run a command; errors of ours are one clear message, not a traceback."""
     sys.path.insert(0, str(Path.cwd()))
+    signal.signal(signal.SIGTERM, interrupted)  # as clusters end a job: keep the whole rounds, as at Ctrl-C
     try:
         app()
     except PluresError as error:

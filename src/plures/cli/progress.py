@@ -17,21 +17,26 @@ class BarWatcher:
     """A line per run: rounds, rate, remaining time, score, bytes."""
 
     def __init__(self, console: Console) -> None:
-        self.progress = Progress(
+        self.console = console
+        self.progress = self._bar()
+        self.task: TaskID | None = None
+        self.clients_done, self.began, self.score = 0, 0.0, ""
+        self.shown = ""
+
+    def _bar(self) -> Progress:
+        return Progress(
             TextColumn("{task.description:<10}"),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]:>11}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             TextColumn("{task.fields[score]}"),
-            console=console,
+            console=self.console,
         )
-        self.task: TaskID | None = None
-        self.clients_done, self.began, self.score = 0, 0.0, ""
-        self.shown = ""
 
     def started(self, title: str, rounds: int, clients: int, shown: str) -> None:
         self.clients_done, self.began, self.score, self.shown = 0, time.perf_counter(), "", shown
+        self.progress = self._bar()  # restarted, it would write its old lines again
         self.progress.start()
         self.task = self.progress.add_task(title, total=rounds, rate="", score="")
 

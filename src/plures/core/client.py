@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from torch import Tensor
 
 from plures.core.errors import ClientFailed
 from plures.core.method import Method, Phase, Upload, Visit
-from plures.core.problem import Gradient, Outcome, Problem, descend, eager_gradient
+from plures.core.problem import Gradient, Problem, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
-from plures.core.types import SHARED_BUFFERS, Params, is_buffer, is_constant, select, stays, travels
+from plures.core.types import SHARED_BUFFERS, Params, is_constant, select, stays, travels
 
 
 class Result(NamedTuple):
@@ -44,7 +46,8 @@ def run_phases(
     passes = 0.0
     for phase in phases:
         problem = Problem(phase=phase, visit=visit, binding=binding, params=params, gradient=gradient)
-        outcome = solved(problem)
+        with told(visit, phase.name):
+            outcome = (phase.solver or descend)(problem)
         params, passes = outcome.params, passes + outcome.passes
         observed = observed | outcome.observed
         if outcome.passes:
@@ -52,24 +55,25 @@ def run_phases(
     return params, observed, losses, passes
 
 
-def solved(problem: Problem) -> Outcome:
-    """Run one phase; what the network, the loss or the data raise is told with client, round and phase."""
+@contextmanager
+def told(visit: Visit, phase: str) -> Iterator[None]:
+    """What the network, the loss, the data or a method's own functions raise is told with client, round and phase."""
     try:
-        return (problem.phase.solver or descend)(problem)
-    except (RuntimeError, ValueError, TypeError, IndexError, ArithmeticError) as error:
+        yield
+    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
         raise ClientFailed(
             f"{type(error).__name__}: {error}",
-            client=problem.visit.name or str(problem.visit.client),
-            round=problem.visit.round,
-            phase=problem.phase.name,
-            remedy="Look at this client's data and at the network.",
+            client=visit.name or str(visit.client),
+            round=visit.round,
+            phase=phase,
+            remedy="Look at this client's data, at the network and at the method.",
         ) from error
 
 
 def arrival(binding: Binding, visit: Visit) -> Params:
     """All parameters as a client's work begins; buffers are copies, for layers write into them."""
     params = binding.picked(is_constant) | visit.received | visit.state
-    return {name: value.clone() if is_buffer(binding.parts[name]) else value for name, value in params.items()}
+    return {name: value.clone() if name in binding.statistics else value for name, value in params.items()}
 
 
 def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradient = eager_gradient) -> Result:
@@ -78,13 +82,16 @@ def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradien
         params, observed, losses, passes = run_phases(method.local, binding, visit, arrival(binding, visit), gradient)
         if method.refresh is not None:
             last = Problem(phase=method.local[-1], visit=visit, binding=binding, params=params, gradient=gradient)
-            params = method.refresh(last, params)
+            with told(visit, "refresh"):
+                params = method.refresh(last, params)
     shared = select(params, binding.parts, lambda part: travels(part) and part != SHARED_BUFFERS)
     buffers = select(params, binding.parts, lambda part: part == SHARED_BUFFERS)
+    with told(visit, "upload"):
+        upload = method.upload(visit, shared, observed)
     return Result(
         client=visit.client,
         state=select(params, binding.parts, stays),
-        upload=method.upload(visit, shared, observed),
+        upload=upload,
         buffers={name: visit.received[name] - value for name, value in buffers.items()},
         losses=losses,
         passes=passes,

@@ -136,6 +136,7 @@ def make_visit(
         state=state,
         initial=initial,
         name=population.name(client),
+        statistics=program.binding(client).statistics,
     )
 
 

@@ -78,6 +78,8 @@ class Visit:
     """What the client would hold if this were its first visit."""
     name: str = ""
     """The client's name, for messages."""
+    statistics: frozenset[str] = frozenset()
+    """Names of running statistics, which no penalty counts."""
 
 
 Penalty = Callable[[Params, Visit], Tensor]

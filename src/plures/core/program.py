@@ -14,7 +14,18 @@ from plures.core.errors import InvalidModel
 from plures.core.method import Method, View
 from plures.core.seeds import generator, global_draws
 from plures.core.task import Augment, Loss, Task
-from plures.core.types import CONSTANT_BUFFERS, PERSONAL_BUFFERS, Params, Part, Parts, select, stays, travels
+from plures.core.types import (
+    CONSTANT_BUFFERS,
+    PERSONAL_BUFFERS,
+    Params,
+    Part,
+    Parts,
+    is_buffer,
+    is_constant,
+    select,
+    stays,
+    travels,
+)
 
 MODULES_KEPT = 64
 """Networks kept in memory when clients have architectures of their own; others are built again on demand."""
@@ -34,6 +45,7 @@ class OneNetwork:
     """Every client has the same architecture."""
 
     module: nn.Module
+    alike: bool = True
 
     def key(self, client: int) -> Hashable:
         return None
@@ -48,6 +60,8 @@ class NetworkPerClient:
 
     make: Callable[[Hashable], nn.Module]
     key_of: Callable[[int], Hashable]
+    alike: bool = False
+    """Whether all clients have the same key after all."""
 
     def key(self, client: int) -> Hashable:
         return self.key_of(client)
@@ -64,6 +78,9 @@ class Binding:
     parts: Parts
     values: Params
     """Initial value of every name."""
+
+    statistics: frozenset[str] = frozenset()
+    """Names that layers write into as they run."""
 
     def names(self, *parts: Part) -> list[str]:
         return [name for name, part in self.parts.items() if part in parts]
@@ -119,7 +136,8 @@ class Program:
         for part, added in extension.items():
             parts |= dict.fromkeys(added, part)
             values = values | {name: value.detach().to(self.device) for name, value in added.items()}
-        return Binding(task=task, parts=parts, values=values)
+        statistics = frozenset(name for name, part in parts.items() if is_buffer(part))
+        return Binding(task=task, parts=parts, values=values, statistics=statistics)
 
     def initial_shared(self) -> Params:
         """What the server holds before round 1; the first client's network is the reference."""
@@ -138,4 +156,7 @@ class Program:
     def has_global_model(self) -> bool:
         """Whether the shared part alone is a whole network."""
         binding = self.binding(0)
+        own = {binding.parts[name] for name in binding.task.parameters}
+        if any(is_constant(part) for part in own) and not getattr(self.networks, "alike", False):
+            return False  # what nobody trains may differ between architectures
         return all(not stays(binding.parts[name]) for name in binding.task.names)

@@ -36,6 +36,8 @@ def check_schedule(what: str, schedule: Schedule) -> None:
 
 def check_rate(what: str, value: float) -> float:
     """The value, if it is a finite number that is not negative."""
+    if hasattr(value, "update"):
+        raise InvalidConfig(f"{what} is a rate or a schedule, not an optimiser such as {value!r}.")
     if not _is_finite(value) or value < 0:
         raise InvalidConfig(f"{what} must be a finite number, 0 or more, not {value!r}.")
     return float(value)

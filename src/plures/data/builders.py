@@ -3,61 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from plures.core.errors import InvalidConfig, InvalidData
 from plures.core.types import Batch, sum_bytes
 from plures.data.client import ClientData, LabelSpace, check_label_space, make_client
-from plures.data.dealing import Indices
+from plures.data.datasets import DataSet
+from plures.data.deals import deal
+from plures.data.dividing import SplitBy
 from plures.data.examples import Given, as_examples
 from plures.data.federation import CACHE_BYTES, Federation
-from plures.data.partitioners import Partitioner, by_class
+from plures.data.partitioners import AnyPartitioner, by_class
 from plures.data.populations import PooledPopulation, ReadyPopulation
 from plures.data.sources import digits
-from plures.data.splitting import DEFAULT_RATIOS, Ratios, split_clients
+from plures.data.splitting import DEFAULT_RATIOS, Ratios
+from plures.data.test_sets import TEST_SIZE, TestRule
+
+SMALL_BYTES = 8 * 2**20
 
 ReadyClient = ClientData | tuple[Batch, Batch] | tuple[Batch, Batch, Batch]
 """A client's data, or (train, test), or (train, validation, test)."""
 
 
 def partition(
-    examples: Given,
-    partitioner: Partitioner,
+    examples: Given | DataSet,
+    partitioner: AnyPartitioner,
     *,
     seed: int,
     label_space: LabelSpace = "global",
     split: Ratios = DEFAULT_RATIOS,
+    split_by: SplitBy = "random",
     test: Given | None = None,
+    test_rule: TestRule | None = None,
+    test_size: int = TEST_SIZE,
     num_classes: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Federation:
     """Deal one data set to clients and split each client's share.
 
-    A data set's own `test` examples are dealt by the same rule; then `split` divides the others into train and
-    validation only. Without `num_classes`, the classes are 0 to the largest label.
+    A data set's own `test` examples are dealt by the same rule, unless `test_rule` says otherwise; then `split` divides
+    the others into train and validation only. Without `num_classes`, the classes are 0 to the largest label.
     """
     check_label_space(label_space)
-    pool = as_examples(examples)
-    test_pool = pool if test is None else as_examples(test)
-    labels, test_labels = pool.targets.numpy(), test_pool.targets.numpy()
-    num_clients = partitioner.num_clients
-    assigned = _checked("assign", partitioner.assign(labels, seed), num_clients, len(labels))
-    tests = None
-    if test is not None:
-        dealt = partitioner.assign_test(labels, test_labels, seed)
-        tests = _checked("assign_test", dealt, num_clients, len(test_labels))
-    client_names = _names(names, num_clients)
+    dataset = as_dataset(examples, test)
+    if label_space == "local" and dataset.goal.name != "classification":
+        problem = f"label_space is 'local', but the data set '{dataset.name}' has no classes to number"
+        raise InvalidConfig(f"{problem}: use label_space = 'global'.")
+    dealt = deal(
+        dataset, partitioner, seed=seed, split=split, split_by=split_by, test_rule=test_rule, test_size=test_size
+    )
+    client_names = dealt.names if names is None else _names(names, len(dealt.clients))
+    # Unless training examples decide its form, a data set is known by all its examples, left out or not.
+    dataset, pool = dataset if dataset.fit is None else dealt.dataset, dealt.pool
     population = PooledPopulation(
         pool=pool,
-        test_pool=test_pool,
-        indices=split_clients(assigned, split, seed=seed, names=client_names, tests=tests),
+        test_pool=dealt.test_pool,
+        indices=dealt.clients,
         names=client_names,
-        classes=_num_classes(num_classes, max(int(labels.max()), int(test_labels.max()))),
+        classes=_num_classes(num_classes, dataset.num_classes - 1),
         label_space=label_space,
+        change=dealt.change,
     )
     # All of a small pool stays gathered; of a large one a quarter, so that memory stays near the pool's own.
-    return Federation(population, cache_bytes=max(CACHE_BYTES, sum_bytes(pool) // 4))
+    cache_bytes = min(CACHE_BYTES, max(SMALL_BYTES, sum_bytes(pool) // 4))
+    return Federation(
+        population,
+        cache_bytes=cache_bytes,
+        goal=dataset.goal,
+        prepare=dataset.prepare,
+        augment=dataset.augment,
+    )
+
+
+def as_dataset(examples: Given | DataSet, test: Given | None = None) -> DataSet:
+    """A data set as it is, or one of a user's own examples."""
+    if isinstance(examples, DataSet):
+        return examples if test is None else replace(examples, test=as_examples(test))
+    return DataSet(name="examples", examples=as_examples(examples), test=None if test is None else as_examples(test))
 
 
 def federate(
@@ -114,20 +136,3 @@ def _names(names: Sequence[str] | None, num_clients: int) -> Sequence[str]:
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise InvalidData(f"Two clients are called '{twice}': names are unique.")
     return names
-
-
-def _checked(rule: str, assigned: Sequence[Indices], num_clients: int, num_examples: int) -> list[Indices]:
-    """Refuse what a user's own partitioner may get wrong."""
-    problems = []
-    if len(assigned) != num_clients:
-        problems.append(f"`{rule}` gave {len(assigned)} lists of positions for {num_clients} clients.")
-    for client, indices in enumerate(assigned):
-        if len(indices) == 0:
-            problems.append(f"`{rule}` gave client {client} no examples: use fewer clients.")
-        elif indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
-            problems.append(f"`{rule}` gave client {client} something other than a list of whole numbers.")
-        elif indices.min() < 0 or indices.max() >= num_examples:
-            problems.append(f"`{rule}` gave client {client} positions outside 0 to {num_examples - 1}.")
-    if problems:
-        raise InvalidData(problems)
-    return [indices.astype(np.int64, copy=False) for indices in assigned]

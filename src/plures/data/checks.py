@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidData
+from plures.core.goals import GoalName
 from plures.core.types import Batch
 from plures.data.client import AnyClientData
 from plures.data.federation import Federation
@@ -49,7 +50,7 @@ def _problems(federation: Federation, clients: list[int]) -> Iterator[str]:
             form = form or _Form(where, batch.inputs.shape[1:], batch.inputs.dtype)
             place = f"{where}, {split} examples"
             yield from _problems_of_inputs(batch.inputs, place, form)
-            yield from _problems_of_targets(batch, place, federation.num_classes(client))
+            yield from _problems_of_targets(batch, place, federation.num_classes(client), federation.goal.name)
 
 
 def _problems_of_sizes(data: AnyClientData, where: str, stated: int) -> Iterator[str]:
@@ -69,7 +70,7 @@ def _problems_of_sizes(data: AnyClientData, where: str, stated: int) -> Iterator
 
 def _problems_of_classes(data: AnyClientData, where: str, federation: Federation, client: int) -> Iterator[str]:
     """Re-indexed targets hide bad labels, so those of the local label space are looked at as they were."""
-    if federation.label_space == "global":
+    if federation.label_space == "global" or federation.goal.name != "classification":
         return
     outside = [label for label in data.classes if not 0 <= label < federation.classes]
     if outside:
@@ -94,16 +95,47 @@ def _problems_of_inputs(inputs: Tensor, place: str, form: _Form) -> Iterator[str
             yield f"{place}: {count} have NaN or infinite inputs ({first}): clean or drop them."
 
 
-def _problems_of_targets(batch: Batch, place: str, num_classes: int) -> Iterator[str]:
-    targets = batch.targets
-    if len(batch.inputs) != len(targets):
-        yield f"{place}: {len(batch.inputs)} inputs but {len(targets)} labels: give one label per input."
-    if targets.dtype != torch.int64:
-        yield f"{place}: labels are {_kind(targets.dtype)}: class numbers are whole numbers, convert them to int64."
+def _problems_of_targets(batch: Batch, place: str, num_classes: int, goal: GoalName) -> Iterator[str]:
+    if len(batch.inputs) != len(batch.targets):
+        yield f"{place}: {len(batch.inputs)} inputs but {len(batch.targets)} labels: give one label per input."
+    if goal == "regression":
+        yield from _problems_of_numbers(batch.targets, place)
+    elif goal == "next_token":
+        yield from _problems_of_tokens(batch, place, num_classes)
+    elif batch.targets.dtype != torch.int64:
+        kind = _kind(batch.targets.dtype)
+        yield f"{place}: labels are {kind}: class numbers are whole numbers, convert them to int64."
+    else:
+        yield from _out_of_range(batch.targets, place, "labels", num_classes)
+
+
+def _problems_of_numbers(targets: Tensor, place: str) -> Iterator[str]:
+    if targets.ndim != 1 or not targets.is_floating_point():
+        form = f"{_kind(targets.dtype)} of shape {tuple(targets.shape)}"
+        yield f"{place}: targets are {form}: for regression give one float32 number per example."
         return
-    bad = (targets < 0) | (targets >= num_classes)
+    bad = ~torch.isfinite(targets)
     if bool(bad.any()):
-        count = f"{int(bad.sum())} of {len(targets)} labels are out of range (first: {int(targets[bad][0])})"
+        count = f"{int(bad.sum())} of {len(targets)} targets are NaN or infinite"
+        yield f"{place}: {count} (first: example {int(bad.nonzero()[0])}): clean or drop them."
+
+
+def _problems_of_tokens(batch: Batch, place: str, num_tokens: int) -> Iterator[str]:
+    lengths = batch.inputs.shape[-1], batch.targets.shape[-1]
+    if batch.inputs.ndim == batch.targets.ndim == 2 and lengths[0] != lengths[1]:
+        yield f"{place}: inputs have {lengths[0]} tokens but targets {lengths[1]}: each has one that follows it."
+    for what, tokens in (("inputs", batch.inputs), ("targets", batch.targets)):
+        if tokens.ndim != 2 or tokens.dtype != torch.int64:
+            form = f"{_kind(tokens.dtype)} of shape {tuple(tokens.shape)}"
+            yield f"{place}: {what} are {form}: give tokens as int64 of shape (examples, time)."
+        else:
+            yield from _out_of_range(tokens, place, f"tokens of the {what}", num_tokens)
+
+
+def _out_of_range(values: Tensor, place: str, what: str, num_classes: int) -> Iterator[str]:
+    bad = (values < 0) | (values >= num_classes)
+    if bool(bad.any()):
+        count = f"{int(bad.sum())} of {values.numel()} {what} are out of range (first: {int(values[bad][0])})"
         yield f"{place}: {count}: {_range_of(num_classes)}."
 
 

@@ -55,6 +55,15 @@ def refuse_new_classes(labels: Indices, test_labels: Indices) -> None:
         raise InvalidData(f"Test examples have classes that no training example has ({named}): {remedy}.")
 
 
+def apportion(total: int, shares: NDArray[np.float64]) -> Indices:
+    """Whole numbers in proportion to `shares` that sum to `total`: rounded down, the largest remainders up."""
+    exact = total * shares / shares.sum()
+    whole: Indices = np.floor(exact).astype(np.int64)
+    short = total - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:short]] += 1
+    return whole
+
+
 def top_up(owners: Owners, num_clients: int, min_examples: int, rng: np.random.Generator) -> Owners:
     """Move random examples from the largest clients until every client has `min_examples`."""
     sizes = np.bincount(owners, minlength=num_clients)

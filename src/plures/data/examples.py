@@ -1,4 +1,4 @@
-"""One form for all examples: float inputs and int64 labels, made from arrays or from a torch Dataset."""
+"""One form for all examples: float inputs and int64 labels, numbers to predict, or tokens; from arrays or a Dataset."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from plures.core.errors import InvalidData
+from plures.core.goals import GoalName
 from plures.core.types import Batch
 
 Examples = Batch
@@ -39,9 +40,16 @@ def as_examples(given: Given) -> Batch:
     return from_dataset(given)
 
 
-def from_arrays(inputs: Array, labels: Array) -> Batch:
-    """Examples from two arrays of numpy or torch; float arrays in a usable form are not copied."""
-    examples = Batch(_as_inputs(inputs), _as_labels(labels))
+def from_arrays(inputs: Array, labels: Array, goal: GoalName = "classification") -> Batch:
+    """Examples from two arrays of numpy or torch; float arrays in a usable form are not copied.
+
+    Targets are class numbers, float32 numbers for regression, or for next_token the tokens (N, T) that follow those
+    of the inputs.
+    """
+    if goal == "next_token":
+        examples = _as_tokens(inputs, labels)
+    else:
+        examples = Batch(_as_inputs(inputs), _as_numbers(labels) if goal == "regression" else _as_labels(labels))
     num_inputs, num_labels = len(examples.inputs), len(examples.targets)
     if num_inputs != num_labels:
         raise InvalidData(f"There are {num_inputs} inputs but {num_labels} labels: give one label per input.")
@@ -108,6 +116,33 @@ def _as_labels(values: Array) -> Tensor:
             remedy = "class numbers are whole numbers from 0"
             raise InvalidData(f"The label of example {index} is {tensor[index].item()}: {remedy}.")
     return tensor.to(torch.int64)
+
+
+def _as_numbers(values: Array) -> Tensor:
+    """Targets of a regression."""
+    tensor = _as_tensor(values, "targets")
+    if tensor.ndim != 1 or tensor.is_complex():
+        what = "complex numbers" if tensor.is_complex() else f"of shape {tuple(tensor.shape)}"
+        raise InvalidData(f"The targets are {what}: give one real number per example (targets.ravel()).")
+    numbers = tensor.to(torch.float32)
+    finite = torch.isfinite(numbers)
+    if not bool(finite.all()):
+        index = int((~finite).nonzero()[0])
+        raise InvalidData(f"The target of example {index} is {tensor[index].item()}: correct it, or drop the example.")
+    return numbers
+
+
+def _as_tokens(inputs: Array, targets: Array) -> Batch:
+    """Tokens and, for each, the one that follows it."""
+    tensors = [_as_tensor(inputs, "inputs"), _as_tensor(targets, "targets")]
+    for what, tensor in zip(("inputs", "targets"), tensors, strict=True):
+        if tensor.ndim != 2 or tensor.is_floating_point() or tensor.is_complex():
+            form = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+            raise InvalidData(f"The {what} are {form}: tokens are whole numbers of shape (examples, time).")
+    if len(tensors[0]) == len(tensors[1]) and tensors[0].shape != tensors[1].shape:
+        shapes = f"{tuple(tensors[0].shape)} and {tuple(tensors[1].shape)}"
+        raise InvalidData(f"Inputs and targets have shapes {shapes}: each token of the inputs has one that follows it.")
+    return Batch(*(tensor.to(torch.int64) for tensor in tensors))
 
 
 def _as_tensor(values: Array, what: str) -> Tensor:

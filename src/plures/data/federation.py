@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
 from typing import overload
 
@@ -11,8 +11,10 @@ from plures.core.goals import CLASSIFICATION, Goal
 from plures.core.task import Augment
 from plures.data.cache import ClientCache
 from plures.data.client import AnyClientData, ClientData, LabelSpace, Prepare, PreparedClient, check_label_space
+from plures.data.dealing import keyed_generator
 from plures.data.fingerprints import Fingerprint
 from plures.data.populations import FunctionPopulation, Population
+from plures.data.views import View
 
 CACHE_BYTES = 64 * 2**20
 
@@ -121,11 +123,39 @@ class Federation:
         """sha256 of the examples (`data`) and of who has which (`split`)."""
         return self.population.fingerprint()
 
+    def only(self, clients: Iterable[int]) -> Federation:
+        """Some of the clients as a federation of their own, numbered anew, with their names; nothing is copied."""
+        chosen = [self._known(client) for client in clients]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidConfig("A federation of some clients needs at least one of them, and each only once.")
+        view = View(whole=self.population, clients=chosen, cache=self.cache)
+        if isinstance(self.population, View):
+            view = self.population.only(chosen)
+        return Federation(view, cache_bytes=0, goal=self.goal, prepare=self.prepare, augment=self.augment)
+
+    def hold_out(self, newcomers: int | float, seed: int) -> tuple[Federation, Federation]:
+        """Participants and newcomers: a number of clients, or a share of them, drawn by the seed, stays outside."""
+        number = num_newcomers(newcomers, self.num_clients)
+        drawn = keyed_generator(seed, "newcomers").choice(self.num_clients, number, replace=False)
+        outside = set(drawn.tolist())
+        participants = self.only(client for client in range(self.num_clients) if client not in outside)
+        return participants, self.only(sorted(outside))
+
     def _known(self, client: int) -> int:
         number = index(client)
         if not 0 <= number < self.num_clients:
             raise IndexError(f"There is no client {number}: clients are numbered 0 to {self.num_clients - 1}.")
         return number
+
+
+def num_newcomers(asked: int | float, num_clients: int) -> int:
+    """From a number, or from a share between 0 and 1; at least one stays on either side."""
+    if isinstance(asked, float) and 0 < asked < 1 and num_clients > 1:
+        return min(max(1, round(asked * num_clients)), num_clients - 1)
+    if isinstance(asked, int) and not isinstance(asked, bool) and 0 < asked < num_clients:
+        return asked
+    limits = f"a number of clients from 1 to {num_clients - 1}, or a share between 0 and 1, such as 0.2"
+    raise InvalidConfig(f"newcomers is {asked!r}: give {limits}.")
 
 
 class _Names(Sequence[str]):

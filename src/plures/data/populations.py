@@ -9,15 +9,19 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from plures.core.types import Batch
 from plures.data.client import ClientData, LabelSpace, make_client, to_original
-from plures.data.dealing import Indices
 from plures.data.fingerprints import Fingerprint, digest_of_examples, digest_of_split, digest_of_text
 from plures.data.splitting import ClientIndices
 
 FINGERPRINT_SAMPLE = 16
 """Clients that stand for a population which is too large to read in whole."""
+
+
+Change = Callable[[int, str, Tensor], Tensor]
+"""(client, split, inputs) -> the inputs as that client sees them."""
 
 
 class Population(Protocol):
@@ -54,15 +58,16 @@ class PooledPopulation:
     names: Sequence[str]
     classes: int
     label_space: LabelSpace
+    change: Change | None = None
+    """How each client sees its inputs, if not as they are held."""
 
     @property
     def num_clients(self) -> int:
         return len(self.indices)
 
     def load(self, client: int) -> ClientData:
-        train, validation, test = self.indices[client]
-        pool, test_pool = self.pool, self.test_pool
-        return make_client(_take(pool, train), _take(pool, validation), _take(test_pool, test), self.label_space)
+        train, validation, test = (self._take(client, split) for split in ClientIndices._fields)
+        return make_client(train, validation, test, self.label_space)
 
     def name(self, client: int) -> str:
         return self.names[client]
@@ -75,7 +80,17 @@ class PooledPopulation:
 
     def fingerprint(self) -> Fingerprint:
         pools = [self.pool] if self.test_pool is self.pool else [self.pool, self.test_pool]
-        return {"data": digest_of_examples(pools), "split": digest_of_split(self.label_space, self.indices)}
+        data = digest_of_examples(pools)
+        if self.change is not None:
+            sample = evenly_spaced(self.num_clients, FINGERPRINT_SAMPLE)
+            data = digest_of_text(data, digest_of_examples(self._take(client, "train") for client in sample))
+        return {"data": data, "split": digest_of_split(self.label_space, self.indices)}
+
+    def _take(self, client: int, split: str) -> Batch:
+        pool = self.test_pool if split == "test" else self.pool
+        chosen = torch.from_numpy(getattr(self.indices[client], split))
+        inputs, targets = (tensor.index_select(0, chosen) for tensor in pool)
+        return Batch(inputs if self.change is None else self.change(client, split, inputs), targets)
 
     @cached_property
     def _local_classes(self) -> list[int]:
@@ -155,8 +170,3 @@ def evenly_spaced(num_clients: int, sample: int | None) -> list[int]:
     if sample is None or sample >= num_clients:
         return list(range(num_clients))
     return [int(client) for client in np.linspace(0, num_clients - 1, sample)]
-
-
-def _take(pool: Batch, indices: Indices) -> Batch:
-    chosen = torch.from_numpy(indices)
-    return Batch(pool.inputs.index_select(0, chosen), pool.targets.index_select(0, chosen))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -46,15 +46,33 @@ class Evaluator:
         self.clients = clients
         self.store = store
 
-    def evaluate(self, server: Server, models: Sequence[ModelKind], splits: Sequence[SplitName]) -> list[Evaluation]:
-        """Every model asked for on every split, over all clients."""
+    def evaluate(
+        self,
+        server: Server,
+        models: Sequence[ModelKind],
+        splits: Sequence[SplitName],
+        on_tuned: Callable[[int, Params], None] | None = None,
+    ) -> list[Evaluation]:
+        """Every model asked for on every split, over all clients; `on_tuned` sees each fine-tuned one."""
         found: list[Evaluation] = []
         for model in models:
             if model == "global" or (model == "personal" and self._nothing_is_personal()):
                 found += [self._pooled(server, model, split) for split in splits]
             else:
-                found += self._one_by_one(server, model, splits)
+                found += self._one_by_one(server, model, splits, on_tuned)
         return found
+
+    def model_of(self, server: Server, client: int, model: ModelKind) -> Params:
+        """What a client's network is given when that kind of model is scored: parameters and statistics."""
+        binding, data = self.program.binding(client), self.clients.client(client)
+        view = own_parameters if model == "global" else self.program.method.predict
+        if model == "global":
+            params = binding.picked(is_constant) | server.shared
+        else:
+            params = self._own_model(server, client, tuned=model == "finetuned")
+        if RESET_BUFFERS in binding.parts.values():
+            params = params | estimated_buffers(binding, params, view, data.train)
+        return view(params, binding.task.place(data.train).inputs)
 
     def after_training(self, result: Result, splits: Sequence[SplitName]) -> dict[SplitName, ClientScore | None]:
         """E3: a client's own model right after its local work, before the server step."""
@@ -63,7 +81,7 @@ class Evaluator:
     def _nothing_is_personal(self) -> bool:
         binding = self.program.binding(0)
         personal = any(stays(part) or part == RESET_BUFFERS for part in binding.parts.values())
-        return not personal and self.program.method.predict is own_parameters
+        return not personal and self.program.has_global_model() and self.program.method.predict is own_parameters
 
     def _pooled(self, server: Server, model: ModelKind, split: SplitName) -> Evaluation:
         """Clients that share weights go through the network together."""
@@ -105,10 +123,18 @@ class Evaluator:
         for (client, _), its_output, its_targets in zip(group, outputs, wanted, strict=True):
             yield self._scored(client, its_output, its_targets)
 
-    def _one_by_one(self, server: Server, model: ModelKind, splits: Sequence[SplitName]) -> list[Evaluation]:
+    def _one_by_one(
+        self,
+        server: Server,
+        model: ModelKind,
+        splits: Sequence[SplitName],
+        on_tuned: Callable[[int, Params], None] | None,
+    ) -> list[Evaluation]:
         scores: dict[SplitName, list[ClientScore]] = {split: [] for split in splits}
         for client in range(self.clients.num_clients):
             params = self._own_model(server, client, tuned=model == "finetuned")
+            if on_tuned is not None and model == "finetuned":
+                on_tuned(client, params)
             for split in splits:
                 score = self._score(client, params, split)
                 scores[split] += [] if score is None else [score]

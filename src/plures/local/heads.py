@@ -77,7 +77,7 @@ def find_head(phase: Phase, binding: Binding) -> tuple[nn.Linear, str, str | Non
     """The one linear layer that the phase moves, with the names of its weight and bias."""
     moving = binding.names(*phase.moves)
     for prefix, layer in binding.task.module.named_modules():
-        if type(layer) is nn.Linear:  # a subclass may compute something else
+        if type(layer) is nn.Linear and not layer._forward_hooks:  # a subclass or a hook may compute something else
             own = {name.rpartition(".")[2]: name for name, _ in layer.named_parameters(prefix, recurse=False)}
             if own and sorted(own.values()) == sorted(moving):
                 return layer, own["weight"], own.get("bias")

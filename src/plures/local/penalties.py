@@ -36,7 +36,7 @@ class Proximal:
 
     def __call__(self, params: Params, visit: Visit) -> Tensor:
         anchors = {self.of(name): value for name, value in visit.received.items()}
-        return (self.strength / 2 if self.half else self.strength) * _squared_distance(params, anchors)
+        return (self.strength / 2 if self.half else self.strength) * _squared_distance(params, anchors, visit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class PullToInitial:
         check_rate("strength of a pull to the initial values", self.strength)
 
     def __call__(self, params: Params, visit: Visit) -> Tensor:
-        return self.strength * _squared_distance(params, visit.initial)
+        return self.strength * _squared_distance(params, visit.initial, visit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class TwinDistance:
 
     def __call__(self, params: Params, visit: Visit) -> Tensor:
         twins = {name: params[twin_of(name)] for name in params if twin_of(name) in params}
-        return self.strength / 2 * _squared_distance(params, twins)
+        return self.strength / 2 * _squared_distance(params, twins, visit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +96,13 @@ def add(*penalties: Penalty) -> Penalty:
     return Sum(penalties=penalties)
 
 
-def _squared_distance(params: Params, anchors: Params) -> Tensor:
-    # Running statistics have no twin, and counters have no distance.
+def _squared_distance(params: Params, anchors: Params, visit: Visit) -> Tensor:
+    """Over what is trained: running statistics are no parameters."""
     return _total(
         [
             (params[name] - anchor).square().sum()
             for name, anchor in anchors.items()
-            if name in params and anchor.is_floating_point()
+            if name in params and name not in visit.statistics and anchor.is_floating_point()
         ]
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Literal
 
 from torch import Tensor, nn
 
 from plures.core.errors import InvalidModel
+from plures.models.init import initialise
 
 
 class Mlp(nn.Module):
@@ -29,9 +31,19 @@ class Mlp(nn.Module):
 
 
 def mlp(
-    *, shape: Sequence[int] = (1, 8, 8), hidden: Sequence[int] = (64,), classes: int = 10, batch_norm: bool = False
+    *,
+    shape: Sequence[int] = (1, 8, 8),
+    hidden: Sequence[int] = (64,),
+    classes: int = 10,
+    batch_norm: bool = False,
+    init: Literal["torch", "pflego"] = "torch",
 ) -> Mlp:
-    """The small network of the demo for inputs of some shape; (784,), (200,) is that of the PFLEGO papers."""
+    """The small network of the demo for inputs of some shape.
+
+    (784,), (200,) and init="pflego" is that of the PFLEGO papers.
+    """
     if min([classes, *shape, *hidden]) < 1:
         raise InvalidModel(f"An MLP needs sizes of at least 1, not shape {shape}, hidden {hidden}, classes {classes}.")
-    return Mlp(prod(shape), hidden, classes, batch_norm=batch_norm)
+    model = Mlp(prod(shape), hidden, classes, batch_norm=batch_norm)
+    initialise(model, init)
+    return model

@@ -27,13 +27,18 @@ def as_networks(model: AnyModel) -> Networks:
         raise InvalidModel(f"A model is a torch module or a function that makes one, not a {type(model).__name__}.")
     wanted = [p for p in inspect.signature(model).parameters.values() if p.default is inspect.Parameter.empty]
     wanted = [p for p in wanted if p.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)]
+    if wanted and inspect.isclass(model) and issubclass(model, nn.Module):
+        names = ", ".join(p.name for p in wanted)
+        raise InvalidModel(
+            f"{model.__name__} is a class that needs {names}: give a module, or a function without them."
+        )
     make = cast(Callable[..., Any], model)
     return per_client(make) if wanted else made_once(make)
 
 
 def made_once(make: Callable[[], nn.Module]) -> NetworkPerClient:
     """One architecture for all clients, made when the run begins."""
-    return NetworkPerClient(make=lambda key: make(), key_of=lambda client: 0)
+    return NetworkPerClient(make=lambda key: make(), key_of=lambda client: 0, alike=True)
 
 
 def per_client(make: Callable[[int], nn.Module]) -> NetworkPerClient:

@@ -21,7 +21,8 @@ from plures.core.types import (
     Part,
     Parts,
 )
-from plures.parts.selectors import Selector, as_selector, names_of
+from plures.parts.layers import names_of
+from plures.parts.selectors import Selector, as_selector
 
 BufferPolicy = Literal["shared", "personal", "reset"]
 BUFFER_PARTS: dict[str, Part] = {"shared": SHARED_BUFFERS, "personal": PERSONAL_BUFFERS, "reset": RESET_BUFFERS}

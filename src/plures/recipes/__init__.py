@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plures.recipes.build import build
+from plures.recipes.build import Built, build
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
+from plures.recipes.pipeline import run_pipeline
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
 from plures.recipes.running import run
@@ -27,7 +28,17 @@ def run_experiment(
     experiment: Experiment, *, out: str | Path | None = None, title: str | None = None, watcher: Watcher | None = None
 ) -> RunResult:
     """Run an experiment file's content; the folder is `out`, else the file's own, else none is written."""
-    built = build(experiment)
+    folder = out or experiment.out
+    where = None if folder is None else Path(folder)
+    if experiment.pipeline is not None:
+        return run_pipeline(experiment, run_built, out=where, title=title, watcher=watcher)
+    return run_built(build(experiment), experiment, out=where, title=title, watcher=watcher)
+
+
+def run_built(
+    built: Built, experiment: Experiment, *, out: Path | None, title: str | None, watcher: Watcher | None
+) -> RunResult:
+    """Run what an experiment named."""
     return run(
         built.method,
         built.federation,
@@ -38,8 +49,9 @@ def run_experiment(
         engine=experiment.engine,
         device=experiment.device,
         evaluation=built.plan,
-        out=out or experiment.out,
+        out=out,
         title=title,
         configuration=built.configuration,
         watcher=watcher,
+        least_rounds=0 if experiment.pipeline is not None else 1,
     )

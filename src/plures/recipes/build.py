@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tomli_w
 from pydantic import BaseModel
-from torch import nn
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Method
-from plures.core.program import Networks, OneNetwork
-from plures.core.seeds import global_draws
-from plures.core.types import PERSONAL
-from plures.data import PARTITIONERS, SOURCES, Federation, partition
+from plures.core.program import Networks
+from plures.core.types import Params
+from plures.data import Federation
 from plures.methods import METHODS, MethodInfo, find_method
-from plures.models import MODELS, with_own_heads
 from plures.participation import SAMPLERS, Sampler, as_sampler
-from plures.parts import head
 from plures.recipes.experiment import Experiment
-from plures.recipes.loading import load_named, load_weights, start_from
-from plures.recipes.options import ALL_OPTIMIZERS, called, lookup, method_options, plain_defaults
+from plures.recipes.federations import build_federation, resolved_data, without_newcomers
+from plures.recipes.loading import load_named
+from plures.recipes.networks import build_networks, find_model
+from plures.recipes.options import ALL_OPTIMIZERS, called, lookup, method_options
+from plures.recipes.plain import plain_defaults
 from plures.recipes.plan import EvaluationPlan
+from plures.recipes.warm_start import Matching
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,24 +34,32 @@ class Built:
     info: MethodInfo
     method: Method
     federation: Federation
+    """Those that take part."""
+    newcomers: Federation | None
+    """Those that are held out."""
     networks: Networks
+    matching: Matching | None
+    """What of the weights to start from went where."""
     sampler: Sampler
     plan: EvaluationPlan
     configuration: str
     """The resolved configuration as TOML."""
 
 
-def build(experiment: Experiment) -> Built:
-    """Everything an experiment names; what is wrong with the file is an error here."""
+def build(experiment: Experiment, weights: Params | None = None) -> Built:
+    """Everything an experiment names, its network started from weights if some are given."""
     info = named_method(experiment.method)
     given = given_options(experiment, info)
-    method = called(info.name, info.make, method_options(info, given, rounds=experiment.rounds))
-    federation = build_federation(experiment)
+    method = called(info.name, info.make, method_options(info, given, rounds=max(experiment.rounds, 1)))
+    federation, newcomers = without_newcomers(experiment, build_federation(experiment))
+    networks, matching = build_networks(experiment, method, federation, weights)
     return Built(
         info=info,
         method=method,
         federation=federation,
-        networks=build_networks(experiment, method, federation),
+        newcomers=newcomers,
+        networks=networks,
+        matching=matching,
         sampler=build_sampler(experiment),
         plan=build_plan(experiment),
         configuration=resolved(experiment, info, given),
@@ -104,55 +112,6 @@ def server_option(experiment: Experiment) -> Any:
     return table.options.get("lr")
 
 
-def build_federation(experiment: Experiment) -> Federation:
-    data = experiment.data
-    if "num_clients" in data.options:
-        raise InvalidConfig("[data] has no key 'num_clients'. Did you mean 'clients'?")
-    source = lookup("data source", data.source, SOURCES)
-    make = lookup("partition", data.partition, PARTITIONERS)
-    options = {"num_clients": data.clients, **data.options}
-    partitioner = called(f"partition '{data.partition}'", make, options, beside=own_keys(data))
-    return partition(source(), partitioner, seed=data.seed, label_space=data.label_space, split=data.split)
-
-
-def build_networks(experiment: Experiment, method: Method, federation: Federation) -> Networks:
-    """One network for all; with a personal head in local label spaces, heads of K_i classes."""
-    table = experiment.model
-    weights = {} if table.weights is None else load_weights(table.weights)
-
-    def make(classes: int) -> nn.Module:
-        module = build_module(table.name, table.options, federation.input_shape, classes)
-        return start_from(module, weights, str(table.weights))
-
-    most = max(federation.num_classes(client) for client in range(federation.num_clients))
-    with global_draws(experiment.seed, "model"):
-        module = make(most)
-    parts = method.split.resolve(module)
-    if federation.label_space == "local" and all(parts[name] == PERSONAL for name in head()(module)):
-        return with_own_heads(make, federation.num_classes)
-    return OneNetwork(module=module)
-
-
-def build_module(
-    name: str, options: Mapping[str, Any], shape: tuple[int, ...] | None, classes: int | None
-) -> nn.Module:
-    """A network by name or by "package.module:function", told what the data needs if it asks."""
-    make = find_model(name)
-    asked = inspect.signature(make).parameters
-    offered = {"shape": shape, "classes": classes}
-    known = {key: value for key, value in offered.items() if key in asked and value is not None}
-    module = called(f"model '{name}'", make, {**known, **options}, beside=["name", "weights"])
-    if not isinstance(module, nn.Module):
-        raise InvalidConfig(f"model '{name}' gave a {type(module).__name__}, not a torch module.")
-    return module
-
-
-def find_model(name: str) -> Callable[..., Any]:
-    """A registered model, or whatever "package.module:name" stands for."""
-    found: Callable[..., Any] = load_named("model", name) if ":" in name else lookup("model", name, MODELS)
-    return found
-
-
 def build_sampler(experiment: Experiment) -> Sampler:
     table = experiment.participation
     if table is None:
@@ -180,10 +139,9 @@ def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any])
     """The experiment with every default written out; running it again gives the same result."""
     apart = {"out", "split", "server", "method_options"} | ({"cohort"} if experiment.participation else set())
     table = experiment.model_dump(exclude=apart, exclude_none=True)
-    known = {"shape", "classes", "num_clients"}
-    model, data = experiment.model, experiment.data
-    table["model"] = without(plain_defaults(find_model(model.name)), known) | table["model"]
-    table["data"] = without(plain_defaults(PARTITIONERS[data.partition]), known) | table["data"]
+    known = {"shape", "classes"}
+    table["model"] = without(plain_defaults(find_model(experiment.model.name)), known) | table["model"]
+    table["data"] = resolved_data(experiment.data)
     return tomli_w.dumps(table | {"method_options": plain_defaults(info.make) | dict(given)})
 
 

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import get_args
 
 import torch
 
-from plures.core.context import Server, lone_facts, make_visit
-from plures.core.errors import InvalidConfig, InvalidInput, InvalidModel, InvalidSplit, did_you_mean
-from plures.core.method import Optimizer, Phase
-from plures.core.problem import Problem
-from plures.core.program import Binding, Program
+from plures.core.errors import InvalidConfig, InvalidInput, did_you_mean
+from plures.core.method import Method, Optimizer
+from plures.core.program import Program
 from plures.core.rates import check_count, check_rate
-from plures.core.types import Batch, travels
 from plures.data import Federation, check_federation
 from plures.evaluate import SplitName
 from plures.participation import Sampler
+from plures.recipes.network_checks import check_networks
 from plures.recipes.plan import EvaluationPlan
-from plures.stores.memory import MemoryStore
 
 SPLITS: tuple[str, ...] = get_args(SplitName)
 MODELS = ("global", "personal", "finetuned")
-CLIENTS_TRIED = 1000
-"""Most clients whose own architectures are built and tried before a run."""
 
 
-def check_run(program: Program, federation: Federation, sampler: Sampler, rounds: int, plan: EvaluationPlan) -> None:
+def check_run(
+    program: Program,
+    federation: Federation,
+    sampler: Sampler,
+    rounds: int,
+    plan: EvaluationPlan,
+    *,
+    least_rounds: int = 1,
+) -> None:
     """Raise one error that lists every problem of data, cohort, split, method and network."""
     problems: list[str] = []
     first: InvalidInput | None = None
     for check in (
-        lambda: check_rounds(rounds),
+        lambda: check_rounds(rounds, least_rounds),
         lambda: check_federation(federation),
         lambda: sampler.check(federation.num_clients),
         lambda: check_rates(program, rounds if isinstance(rounds, int) else 0),
@@ -55,8 +58,22 @@ def caught(check: Callable[[], None]) -> InvalidInput | None:
     return None
 
 
-def check_rounds(rounds: int) -> None:
-    check_count("rounds", rounds, least=1)
+def check_arguments(method: object, federation: object, evaluation: object, seed: object) -> None:
+    """What Python lets through: things of another kind than they should be."""
+    wanted = (
+        (method, Method, "method", "a method, such as plures.methods.fedavg() with its brackets, or its name"),
+        (federation, Federation, "federation", "a federation, as plures.data.partition or federate make one"),
+        (evaluation, EvaluationPlan | None, "evaluation", "a plan, such as plures.EvaluationPlan(every=5)"),
+    )
+    for value, kind, what, remedy in wanted:
+        if not isinstance(value, kind):
+            raise InvalidConfig(f"{what} is {value!r:.80}, a {type(value).__name__}: give {remedy}.")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise InvalidConfig(f"seed is {seed!r}: give a whole number.")
+
+
+def check_rounds(rounds: int, least: int) -> None:
+    check_count("rounds", rounds, least=least)
 
 
 def check_device(device: str) -> None:
@@ -105,91 +122,3 @@ def rules_of(program: Program) -> Iterator[Optimizer]:
             yield from chosen.values()
         else:
             yield chosen
-
-
-def check_networks(program: Program, federation: Federation) -> None:
-    """Try each architecture once: does it take the data, give enough outputs, and fit the method?"""
-    seen: set[Hashable] = set()
-    for client in range(min(federation.num_clients, CLIENTS_TRIED)):
-        key = program.networks.key(client)
-        # In a local label space clients of one architecture may still need different numbers of outputs.
-        fresh = (key, federation.num_classes(client))
-        if fresh not in seen:
-            seen.add(fresh)
-            check_binding(program, federation, client)
-
-
-def check_binding(program: Program, federation: Federation, client: int) -> None:
-    binding = program.binding(client)
-    check_method(program, binding)
-    check_shared(program, binding, federation.name(client))
-    batch = binding.task.place(first_examples(federation.client(client).train))
-    output = check_forward(binding, batch, federation.name(client))
-    wanted = federation.num_classes(client)
-    if not batch.targets.is_floating_point() and (output.dim() < 2 or output.shape[1] < wanted):
-        outputs = output.shape[1] if output.dim() > 1 else 1
-        raise InvalidModel(
-            f"{type(binding.task.module).__name__} has {outputs} outputs, but client {federation.name(client)} needs "
-            f"{wanted} (classes). Build the network with classes={wanted}."
-        )
-    check_solvers(program, federation, client, binding)
-
-
-def first_examples(batch: Batch) -> Batch:
-    return Batch(batch.inputs[:2], batch.targets[:2])
-
-
-def check_method(program: Program, binding: Binding) -> None:
-    """Every part that a phase moves exists in the split or is allowed to be empty; none is unknown."""
-    known = {"shared", "personal", *binding.parts.values()}
-    for phase in (*program.method.local, *program.method.adapt):
-        for part in phase.moves:
-            if part not in known:
-                raise InvalidSplit(f"A phase trains the part '{part}', but the split has only {sorted(known)}.")
-    if program.method.run_round is None and not any(has_work(phase, binding) for phase in program.method.local):
-        raise InvalidSplit("No phase of the method moves any parameter: nothing would be trained.")
-
-
-def has_work(phase: Phase, binding: Binding) -> bool:
-    return bool(binding.names(*phase.moves)) or phase.observe is not None
-
-
-def check_shared(program: Program, binding: Binding, client: str) -> None:
-    """The shared part must be the same for all clients, name by name."""
-    reference = {name: value.shape for name, value in program.initial_shared().items()}
-    mine = {name: value.shape for name, value in binding.picked(travels).items()}
-    if mine != reference:
-        names = sorted({*mine.items()} ^ {*reference.items()})
-        raise InvalidModel(
-            f"The shared part of client {client}'s network differs from the first client's (see '{names[0][0]}'). "
-            "Clients may differ only in their personal part: make that parameter personal, or the networks equal."
-        )
-
-
-def check_forward(binding: Binding, batch: Batch, client: str) -> torch.Tensor:
-    params = {name: value.clone() for name, value in binding.values.items()}
-    binding.task.train(False)
-    try:
-        with torch.no_grad():
-            output = binding.task.output(params, batch.inputs)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise InvalidModel(
-            f"{type(binding.task.module).__name__} does not take client {client}'s inputs of shape "
-            f"{tuple(batch.inputs.shape[1:])} ({batch.inputs.dtype}): {error}. Build it for that shape."
-        ) from error
-    if not isinstance(output, torch.Tensor):
-        raise InvalidModel(
-            f"{type(binding.task.module).__name__} gives a {type(output).__name__}, not one tensor. Wrap it so "
-            "that it returns the tensor to be compared with the targets."
-        )
-    return output
-
-
-def check_solvers(program: Program, federation: Federation, client: int, binding: Binding) -> None:
-    """Solvers that work only on some networks say so here."""
-    server = Server(round=0, shared=program.initial_shared(), optimizer={})
-    for phase in (*program.method.local, *program.method.adapt):
-        check = getattr(phase.solver, "check", None)
-        if check is not None:
-            visit = make_visit(program, federation, MemoryStore(), server, client, 1, lone_facts(federation, client))
-            check(Problem(phase=phase, visit=visit, binding=binding, params=visit.received | visit.state))

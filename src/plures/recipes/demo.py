@@ -16,7 +16,7 @@ from plures.recipes.results import RunResult
 from plures.recipes.watching import Watcher
 from plures.report.tables import Row, row_of
 
-ROUNDS = 25
+ROUNDS = 20
 COHORT = 10
 EPOCH = {"epochs": 2, "batch": 10}
 SAME = {"lr": 0.1, "budget": EPOCH}

@@ -13,9 +13,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plures.core.errors import InvalidConfig, did_you_mean
+from plures.data.dividing import SplitBy
+from plures.data.test_sets import TestRule
 from plures.evaluate import ModelKind, SplitName
 
-RESERVED = ("capacity", "pipeline", "wire", "faults", "privacy", "checkpoint", "track", "tune", "deploy")
+RESERVED = ("capacity", "wire", "faults", "privacy", "checkpoint", "track", "tune", "deploy")
 """Tables that later versions will read."""
 
 
@@ -36,11 +38,20 @@ class FreeTable(BaseModel):
 class Data(FreeTable):
     """Where examples come from and how they are dealt; further keys are the partitioner's options."""
 
-    source: str = "digits"
+    source: str | dict[str, Any] = "digits"
+    """A name, or a table with the name and the options of a data set."""
     partition: str = "by_class"
     clients: int = Field(default=20, ge=1)
     label_space: Literal["global", "local"] = "global"
     split: Annotated[tuple[float, float, float], Field(strict=False)] = (0.6, 0.2, 0.2)
+    split_by: SplitBy = "random"
+    test_rule: TestRule | None = None
+    """None: the data set's own test examples by the same rule, where there are some."""
+    test_size: int = Field(default=100, ge=1)
+    newcomers: int | float | None = None
+    """Clients, or a share of them, that take no part in training."""
+    augment: list[str] | dict[str, Any] | None = None
+    """None: as the data set has it."""
     seed: int = 0
 
 
@@ -49,7 +60,13 @@ class Model(FreeTable):
 
     name: str = "mlp"
     weights: str | None = None
-    """A safetensors file to start from, such as RUN/shared.safetensors; what it lacks starts as usual."""
+    """A safetensors file or state dict to start from, such as RUN/shared.safetensors; what it lacks starts as usual."""
+    match: Literal["exact", "loose"] = "exact"
+    """loose: take what fits, by name and then in order (a batch-norm network into a group-norm one)."""
+    adapters: str | dict[str, Any] | None = None
+    """A kind ("conv", "bottleneck", "lora"), or a table with the kind and its options."""
+    input_dropout: dict[str, Any] | None = None
+    """{on = "head", rate = 0.3}: dropout on the input of these layers while training."""
 
 
 class Split(Table):
@@ -81,11 +98,41 @@ class Participation(FreeTable):
     rule: str
 
 
+class PretrainTable(FreeTable):
+    """Stage (a): a method whose whole model is shared; further keys are its options."""
+
+    method: str = "fedavg"
+    rounds: int = Field(default=50, ge=1)
+
+
+class TuneTable(Table):
+    """Stage (c): local fine-tuning of every client's model, without federation."""
+
+    part: Literal["personal", "all"] = "personal"
+    budget: dict[str, Any] = {"epochs": 5, "batch": 32}
+    lr: Any = 0.1
+    pull: float = Field(default=0.0, ge=0)
+    """Strength of a proximal term towards the shared model; 0: none."""
+    half: bool = False
+    """Whether the term is pull / 2 |w - received|^2 or pull |w - received|^2."""
+    clip_norm: float | None = None
+
+
+class Pipeline(Table):
+    """Three stages as one run; the experiment itself is the second."""
+
+    pretrain: PretrainTable | None = None
+    tune: TuneTable | Literal["method"] | None = None
+    """ "method": as the method itself fine-tunes."""
+    cache: str = "runs/pretrained"
+    """Where stage (a) is kept, by its configuration."""
+
+
 class Experiment(Table):
     """A whole experiment."""
 
     method: str
-    rounds: int = Field(default=50, ge=1)
+    rounds: int = Field(default=50, ge=0)
     cohort: int | float | Literal["all"] = "all"
     seed: int = 0
     engine: str = "sequential"
@@ -98,6 +145,7 @@ class Experiment(Table):
     server: ServerTable = ServerTable()
     evaluation: Evaluation = Evaluation()
     participation: Participation | None = None
+    pipeline: Pipeline | None = None
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -146,10 +194,16 @@ def make_experiment(table: Mapping[str, Any]) -> Experiment:
         raise InvalidConfig(reserved)
     if "cohort" in table and "participation" in table:
         raise InvalidConfig("Both cohort and [participation] say who takes part. Keep one of them.")
+    problems: list[str] = []
+    if table.get("rounds") == 0 and not table.get("pipeline"):
+        problems.append("rounds = 0: a run has at least one round, unless a [pipeline] trains before it.")
     try:
-        return Experiment.model_validate(dict(table))
+        experiment = Experiment.model_validate(dict(table))
     except ValidationError as error:
-        raise InvalidConfig([explain(problem) for problem in distinct(error)]) from None
+        problems += [explain(problem) for problem in distinct(error)]
+    if problems:
+        raise InvalidConfig(problems)
+    return experiment
 
 
 def distinct(error: ValidationError) -> list[Any]:
@@ -181,6 +235,8 @@ def explain(problem: Any) -> str:
     if problem["type"] == "missing":
         if len(place) == 1:
             return f"'{where}' is missing. An experiment needs at least: method = \"fedavg\"."
+        if isinstance(place[-1], str) and place[-1].isdigit():
+            return f"{'.'.join(place[:-1])} = {problem['input']!r} has {len(problem['input'])} values: it needs more."
         given = ", ".join(f"'{key}'" for key in problem["input"])
         return f"[{place[0]}] has {given or 'no keys'}, but no '{place[-1]}', which it needs."
     return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}."

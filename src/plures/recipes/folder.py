@@ -32,6 +32,13 @@ class RunFolder:
         make_empty_folder(path)
         self.write_text(records.ROUNDS, "")
 
+    @classmethod
+    def reopened(cls, path: Path) -> RunFolder:
+        """The folder of a run that has ended, to add to."""
+        folder = cls.__new__(cls)
+        folder.path = path
+        return folder
+
     def write_text(self, name: str, text: str) -> None:
         self._replace(name, text.encode("utf-8"))
 
@@ -59,8 +66,12 @@ class RunFolder:
     def save_state(self, shared: Params, states: States) -> None:
         """The parameters after a whole round."""
         self._replace(records.SHARED, save(portable(shared)))
-        personal = {f"{client}/{name}": value for client, state in states for name, value in state.items()}
-        self._replace(records.PERSONAL, save(portable(personal)))
+        self.save_states(records.PERSONAL, states)
+
+    def save_states(self, file: str, states: States) -> None:
+        """Parameters of clients, named CLIENT/PARAMETER."""
+        named = {f"{client}/{name}": value for client, state in states for name, value in state.items()}
+        self._replace(file, save(portable(named)))
 
     def _replace(self, name: str, content: bytes) -> None:
         partial = self.path / f".{name}.partial"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 from collections.abc import Mapping
@@ -35,8 +36,9 @@ def is_checkout(folder: Path) -> bool:
 
 def write_method(name: str, folder: Path, *, title: str | None = None) -> list[Path]:
     """Write all files or none; returns their paths, relative to the folder."""
-    check_name(name)
     plan = IN_CHECKOUT if is_checkout(folder) else IN_OWN_PROJECT
+    check_name(name, own=plan is IN_OWN_PROJECT)
+    check_title(title or name)
     words = {"name": name, "title": title or name}
     texts = {Path(path.format(name=name)): filled(template, words) for path, template in plan.items()}
     taken = [str(path) for path in texts if (folder / path).exists()]
@@ -52,9 +54,17 @@ def write_method(name: str, folder: Path, *, title: str | None = None) -> list[P
     return list(texts)
 
 
-def check_name(name: str) -> None:
+def check_title(title: str) -> None:
+    """It goes into Python, Markdown tables and terminals as it is."""
+    if not re.fullmatch(r"[\w .,+()/-]+", title):
+        raise InvalidConfig(f"The title {title!r} cannot be used: letters, digits, spaces and . , + ( ) / - will do.")
+
+
+def check_name(name: str, *, own: bool = False) -> None:
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise InvalidConfig(f"'{name}' cannot be a method's name: use small letters, digits and _, as in my_method.")
+    if own and importlib.util.find_spec(name) is not None:
+        raise InvalidConfig(f"'{name}' is a module of Python's already, which a file of that name would hide.")
     if name in METHODS:
         raise InvalidConfig(f"There is a method '{name}' already, in {METHODS[name].file}.")
 
@@ -95,6 +105,29 @@ def inserted(lines: list[str], line: str, like: str) -> list[str]:
     kind = [number for number, other in enumerate(lines) if other.startswith(like)]
     place = next((number for number in kind if lines[number] > line), kind[-1] + 1)
     return [*lines[:place], line, *lines[place:]]
+
+
+def write_tables(folder: Path) -> list[Path]:
+    """Write the two tables of methods anew, from the registry; returns the files that changed."""
+    if not is_checkout(folder):
+        raise InvalidConfig("The tables of methods are in a checkout of Plures: call this from there.")
+    index = [row.rsplit(" | [", 1)[0].replace("docs/methods/", "") + " |" for row in methods_table().splitlines()[2:]]
+    rows = {README: methods_table().splitlines()[2:], PAGES: index}
+    changed = []
+    for path, lines in rows.items():
+        before = (folder / path).read_text(encoding="utf-8")
+        after = with_rows(before, lines)
+        if after != before:
+            (folder / path).write_text(after, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def with_rows(text: str, rows: list[str]) -> str:
+    """A text whose rows of methods are replaced by these."""
+    lines = text.splitlines()
+    places = [number for number, line in enumerate(lines) if line.startswith("| [`")]
+    return "\n".join([*lines[: places[0]], *rows, *lines[places[-1] + 1 :]]) + "\n"
 
 
 def methods_table(methods: Mapping[str, MethodInfo] = METHODS) -> str:

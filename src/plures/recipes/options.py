@@ -1,21 +1,19 @@
-"""Options of methods, optimisers and budgets as they stand in a file, to the values that code wants, and back."""
+"""Options of methods, optimisers and budgets as they stand in a file, to the values that code wants."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Weight
-from plures.core.rates import Constant, check_rate
+from plures.core.rates import check_rate
 from plures.local import OPTIMIZERS, SCHEDULES, epochs, steps
-from plures.local.budgets import Epochs, Steps
 from plures.methods import MethodInfo
-from plures.parts import Selector
+from plures.methods.registry import marker_of
 from plures.server import SERVER_OPTIMIZERS, WEIGHTS, batches
 
 ALL_OPTIMIZERS: dict[str, Callable[..., Any]] = {**OPTIMIZERS, **SERVER_OPTIMIZERS}
@@ -56,15 +54,6 @@ def convert(name: str, value: Any, hint: Any, rounds: int) -> Any:
     except ValidationError as error:
         wanted = "; or ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
         raise InvalidConfig(f"{name} = {value!r}: {wanted[0].lower()}{wanted[1:]}.") from None
-
-
-def marker_of(hint: Any) -> str | None:
-    """The word that a type carries for file readers, also inside `X | None`."""
-    if get_origin(hint) is Annotated:
-        return str(get_args(hint)[1])
-    if get_origin(hint) in (Union, UnionType):
-        return next((marker for kind in get_args(hint) if (marker := marker_of(kind))), None)
-    return None
 
 
 def make_rule(name: str, value: Any, rounds: int) -> Any:
@@ -127,9 +116,11 @@ def lookup(what: str, name: Any, table: Mapping[str, Any]) -> Any:
 
 def called(what: str, make: Callable[..., Any], options: Mapping[str, Any], *, beside: Iterable[str] = ()) -> Any:
     """Call a maker with options from a file; `beside` are keys of the same table that are not options."""
-    parameters = inspect.signature(make).parameters
+    taken = inspect.signature(make).parameters
+    parameters = {name: p for name, p in taken.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    any_name = len(parameters) < len(taken) and any(p.kind is p.VAR_KEYWORD for p in taken.values())
     for name in options:
-        if name not in parameters:
+        if name not in parameters and not any_name:
             raise InvalidConfig(f"{what} has no option '{name}'. {did_you_mean(name, [*parameters, *beside])}")
     missing = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in options]
     if missing:
@@ -139,26 +130,3 @@ def called(what: str, make: Callable[..., Any], options: Mapping[str, Any], *, b
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{name} = {value!r}" for name, value in options.items())
         raise InvalidConfig(f"{what} cannot be made with {given}: {error}.") from error
-
-
-def to_plain(value: Any) -> Any:
-    """A default of a method as it would stand in a file; None where a file would leave it out."""
-    if isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple) and not isinstance(value, Weight):
-        return [to_plain(item) for item in value]
-    if isinstance(value, Epochs | Steps):
-        kind = "epochs" if isinstance(value, Epochs) else "steps"
-        table = {kind: value.count, "batch": value.batch}
-        return table | ({"cap": value.cap} if isinstance(value, Epochs) and value.cap is not None else {})
-    if isinstance(value, Weight):
-        return value.name
-    if isinstance(value, Selector):
-        return str(value).removesuffix("()")
-    return to_plain(value.value) if isinstance(value, Constant) else None
-
-
-def plain_defaults(make: Callable[..., Any]) -> dict[str, Any]:
-    """The defaults of a maker that a file can say."""
-    defaults = {name: to_plain(p.default) for name, p in inspect.signature(make).parameters.items()}
-    return {name: value for name, value in defaults.items() if value is not None}

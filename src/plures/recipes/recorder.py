@@ -89,6 +89,10 @@ class Recorder:
                 self.folder.add_round(line)
         return metrics
 
+    def look(self, server: Server) -> None:
+        """Evaluate without a round."""
+        self._evaluate(server)
+
     def _evaluate(self, server: Server) -> dict[str, Summary]:
         found = self.evaluator.evaluate(server, self.models, self.plan.splits)
         for split, scores in self.after_training.items():
@@ -146,6 +150,8 @@ class Recorder:
 def headline_of(program: Program) -> ModelKind:
     """The model a method is judged by; without a whole shared model, the client's own."""
     judged_by = program.method.judged_by
+    if judged_by == "personal" and not program.method.stateful and program.method.adapt:
+        return "finetuned"  # what clients forget is nothing to judge them by
     return "personal" if judged_by == "global" and not program.has_global_model() else judged_by
 
 

@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 from torch import nn
 
-from plures.core.client import arrival
-from plures.core.context import Server, lone_facts, make_visit
+from plures.core.context import Server
+from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.program import Program
 from plures.data import Federation
-from plures.evaluate import ClientScore, Evaluation, ModelKind, SplitName, Summary
+from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
 from plures.stores.memory import MemoryStore
 
 Status = Literal["finished", "interrupted", "diverged", "failed"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
     """What a run found, and the models it ended with."""
 
@@ -46,6 +46,8 @@ class RunResult:
     facts: dict[str, Any]
     """What the run was: method, seed, rounds, clients, cohort, engine."""
     folder: Path | None
+    stages: tuple[Any, ...] = ()
+    """Of a pipeline: what each stage came to."""
 
     def scores(self, model: ModelKind | None = None, split: SplitName = "test") -> tuple[ClientScore, ...]:
         """Client by client; by default the model that the method is judged by."""
@@ -53,22 +55,21 @@ class RunResult:
         found = [e for e in self.evaluations if (e.model, e.split, e.sampled) == wanted]
         return found[0].scores if found else ()
 
-    def personal_model(self, client: int) -> nn.Module:
-        """A client's own network as an ordinary module, ready to use."""
-        binding = self.program.binding(client)
-        visit = make_visit(
-            self.program,
-            self.federation,
-            self.store,
-            self.server,
-            client,
-            self.server.round,
-            lone_facts(self.federation, client),
-        )
-        seen = self.program.method.predict(arrival(binding, visit), visit.data.inputs)
+    def personal_model(self, client: int | str, model: ModelKind | None = None) -> nn.Module:
+        """A client's network as an ordinary module, ready to use: the model that the method is judged by.
+
+        `model` asks for another: "personal" without fine-tuning, "finetuned" after it, or "global".
+        """
+        number = client if isinstance(client, int) else number_of(self.federation, client)
+        evaluator = Evaluator(self.program, self.federation, self.store, self.federation.goal)
+        binding = self.program.binding(number)
+        seen = evaluator.model_of(self.server, number, model or self.headline)
         module = copy.deepcopy(binding.task.module)
         module.load_state_dict({name: seen[name] for name in binding.task.names}, strict=False)
         return module.eval()
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         """The last round in a few lines."""
@@ -97,6 +98,15 @@ class RunResult:
                 "by": f"{self.headline}/validation/{self.metric}, weighted",
                 "metrics": {name: asdict(summary) for name, summary in self.selected_metrics.items()},
             },
+            **({"stages": [asdict(stage) for stage in self.stages]} if self.stages else {}),
             "cost": self.cost,
             "fingerprint": self.fingerprint,
         }
+
+
+def number_of(federation: Federation, name: str) -> int:
+    """The number of a client by its name."""
+    names = list(federation.names)
+    if name not in names:
+        raise InvalidConfig(f"There is no client '{name}'. {did_you_mean(name, names)}")
+    return names.index(name)

@@ -21,7 +21,7 @@ from plures.engines.sequential import Sequential
 from plures.methods import find_method
 from plures.models import AnyModel, as_networks
 from plures.participation import Sampler, as_sampler
-from plures.recipes.checks import check_device, check_run
+from plures.recipes.checks import check_arguments, check_device, check_run
 from plures.recipes.folder import RunFolder
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.recorder import Recorder
@@ -48,6 +48,7 @@ def run(
     title: str | None = None,
     configuration: str | None = None,
     watcher: Watcher | None = None,
+    least_rounds: int = 1,
 ) -> RunResult:
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
@@ -56,6 +57,7 @@ def run(
     """
     if isinstance(method, str):
         method = find_method(method).make()
+    check_arguments(method, federation, evaluation, seed)
     title = title or method.name
     check_device(device)
     program = Program(
@@ -67,7 +69,7 @@ def run(
         augment=federation.augment,
     )
     sampler, chosen, plan = as_sampler(cohort), find_engine(engine), evaluation or EvaluationPlan()
-    check_run(program, federation, sampler, rounds, plan)
+    check_run(program, federation, sampler, rounds, plan, least_rounds=least_rounds)
     facts: dict[str, Any] = {
         "method": method.name,
         "seed": seed,
@@ -143,5 +145,7 @@ def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher)
         with suppress(RunFolderError):
             recorder.finish(server, seconds, trouble)
         raise
+    if server.round == 0:  # nothing to train: the start is what there is to look at
+        recorder.look(server)
     watcher.ended()
     return recorder.finish(server, seconds, None)

@@ -2,10 +2,12 @@
 
 RUN/
   experiment.toml          the resolved configuration; running it again gives the same result
-  rounds.jsonl             one line per round: cohort, losses, costs, and metrics where the round was evaluated
+  rounds.jsonl             one line per round: cohort, losses, costs of the round, seconds since the start, and
+                           metrics where the round was evaluated
   clients.csv.gz           one row per client, evaluated round, model and split
   shared.safetensors       the shared part after the last whole round
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
+  tuned.safetensors        with a pipeline that ends in fine-tuning: what that moved, named CLIENT/PARAMETER
   result.json              the end: metrics of the last and of the validation-selected round, costs, fingerprints
 """
 
@@ -23,6 +25,7 @@ ROUNDS = "rounds.jsonl"
 CLIENTS = "clients.csv.gz"
 SHARED = "shared.safetensors"
 PERSONAL = "personal.safetensors"
+TUNED = "tuned.safetensors"
 RESULT = "result.json"
 
 CLIENT_COLUMNS = ("round", "client", "name", "model", "split", "examples")

@@ -74,6 +74,30 @@ def metrics_table(metrics: Mapping[str, Mapping[str, float]]) -> Table:
     return table
 
 
+def stages_table(stages: Sequence[Mapping[str, Any]]) -> Table:
+    """The stages of a pipeline with what each came to."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("stage", "rounds", "metric"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("value", "gain"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for stage in stages:
+        show = percent if stage["metric"].endswith("accuracy") else four_digits
+        gain, name = stage["gain"], stage["stage"] + (" (kept)" if stage["reused"] else "")
+        value = "-" if stage["value"] is None else show(stage["value"])
+        table.add_row(name, str(stage["rounds"]), stage["metric"], value, "" if gain is None else signed(show(gain)))
+    return table
+
+
+def score(value: float, metric: str) -> str:
+    """A number as its metric is read: accuracies in percent."""
+    return percent(value) if metric == "accuracy" else four_digits(value)
+
+
+def signed(text: str) -> str:
+    return text if text.startswith("-") else f"+{text}"
+
+
 def emphasised(text: str, best: bool) -> str:
     return f"[bold]{text}[/bold]" if best else text
 

@@ -1,0 +1,108 @@
+"""The table [data] of an experiment file: to a federation, and back to a table with every default."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from plures.core.errors import InvalidConfig
+from plures.core.seeds import generator
+from plures.core.task import Augment
+from plures.data import DataSet, Federation, as_dataset, find_source, partition
+from plures.recipes.experiment import Data, Experiment
+from plures.recipes.loading import load_named
+from plures.recipes.options import called, lookup
+from plures.recipes.partitions import build_partitioner, deals_to_clients, resolved_options
+from plures.recipes.plain import plain_defaults
+
+AUGMENTS: dict[str, dict[str, Any]] = {"crop": {"padding": 4}, "flip": {}, "turn": {}}
+"""Changes of images by name, and the options that they have here unless told otherwise."""
+
+
+def build_federation(experiment: Experiment) -> Federation:
+    """All clients of an experiment, newcomers too."""
+    data = experiment.data
+    partitioner = build_partitioner(data)
+    dataset = load_source(data)
+    if data.augment is not None:
+        dataset = replace(dataset, augment=build_augment(data.augment))
+    federation = partition(
+        dataset,
+        partitioner,
+        seed=data.seed,
+        label_space=data.label_space,
+        split=data.split,
+        split_by=data.split_by,
+        test_rule=data.test_rule,
+        test_size=data.test_size,
+    )
+    if data.augment and federation.augment is not None:
+        # Inputs that cannot be changed so are told of now, not in the first round.
+        federation.augment(federation.client(0).train.inputs[:1], generator(data.seed, "augment"))
+    return federation
+
+
+def without_newcomers(experiment: Experiment, federation: Federation) -> tuple[Federation, Federation | None]:
+    """Those that take part, and those that are held out."""
+    data = experiment.data
+    return (federation, None) if data.newcomers is None else federation.hold_out(data.newcomers, data.seed)
+
+
+def load_source(data: Data) -> DataSet:
+    """The data set of a name, or of a table with its name and options."""
+    name, options = source_of(data)
+    return as_dataset(called(f"data source '{name}'", find_loader(name), options, beside=["name"]))
+
+
+def find_loader(name: str) -> Callable[..., Any]:
+    """A data set of the table, or a function "package.module:name" that gives a DataSet or (inputs, labels)."""
+    return load_named("data source", name) if ":" in name else find_source(name).load
+
+
+def source_of(data: Data) -> tuple[str, dict[str, Any]]:
+    if isinstance(data.source, str):
+        return data.source, {}
+    options = dict(data.source)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise InvalidConfig('[data] source is a table without a name: write source = {name = "digits"}.')
+    return name, options
+
+
+def build_augment(given: list[str] | Mapping[str, Any]) -> Augment | None:
+    """["crop", "flip"], or a table {crop = {padding = 2}, flip = {}}: one after another; nothing for an empty list."""
+    module = importlib.import_module("plures.data.augment")
+    steps = []
+    for name, options in augment_options(given).items():
+        lookup("augment", name, AUGMENTS)
+        steps.append(called(f"augment '{name}'", getattr(module, name), options))
+    if not steps:
+        return None
+    composed: Augment = module.compose(*steps)
+    return composed
+
+
+def augment_options(given: list[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The options of each change, also those that are not given."""
+    table = given if isinstance(given, Mapping) else {name: {} for name in given}
+    for name, options in table.items():
+        if not isinstance(options, Mapping):
+            raise InvalidConfig(f"augment.{name} = {options!r}: give a table of its options, such as {{padding = 4}}.")
+    return {name: AUGMENTS.get(name, {}) | dict(options) for name, options in table.items()}
+
+
+def resolved_data(data: Data) -> dict[str, Any]:
+    """The table with every default written out; it gives the same federation."""
+    table = data.model_dump(exclude_none=True)
+    name, options = source_of(data)
+    options = plain_defaults(find_loader(name)) | options
+    table["source"] = {"name": name, **options} if options else name
+    if not deals_to_clients(data):
+        del table["clients"]
+    if data.augment is not None:
+        table["augment"] = augment_options(data.augment)
+    return resolved_options(data.partition, data.options) | {
+        key: value for key, value in table.items() if key in Data.model_fields
+    }

@@ -1,0 +1,203 @@
+"""Three stages as one run: a model for all, personal training from it, local fine-tuning at the end.
+
+(a) `pretrain` trains one shared model; (b) the experiment itself starts from it; (c) `tune` fine-tunes every client's
+model. Any stage may be absent. (a) is kept under its configuration, so that many (b) find it ready.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plures.core.errors import InvalidConfig
+from plures.core.method import Method, Phase
+from plures.core.program import Program
+from plures.core.types import PERSONAL, Params, is_buffer, is_constant
+from plures.evaluate import Evaluation, Evaluator
+from plures.local import as_optimizer, proximal
+from plures.recipes.build import Built, build
+from plures.recipes.experiment import Experiment, PretrainTable, TuneTable
+from plures.recipes.folder import RunFolder
+from plures.recipes.options import make_budget, make_rule
+from plures.recipes.recorder import all_summaries
+from plures.recipes.results import RunResult
+from plures.recipes.warm_start import load_weights
+from plures.recipes.watching import Watcher
+from plures.report import records
+
+Run = Callable[..., RunResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What one stage came to."""
+
+    stage: str
+    rounds: int
+    metric: str
+    value: float | None
+    gain: float | None
+    """Over the stage before."""
+    folder: str | None = None
+    reused: bool = False
+
+
+def run_pipeline(
+    experiment: Experiment, run: Run, *, out: Path | None, title: str | None, watcher: Watcher | None
+) -> RunResult:
+    """All stages of an experiment with a [pipeline]; the result is that of the last."""
+    pipeline, stages, weights = experiment.pipeline, list[Stage](), None
+    assert pipeline is not None
+    if pipeline.pretrain is not None:
+        weights, stage = pretrained(experiment, pipeline.pretrain, run, out=out, watcher=watcher)
+        stages.append(stage)
+    elif experiment.rounds == 0:
+        raise InvalidConfig(
+            "rounds = 0 leaves nothing to train: give [pipeline] a pretrain stage, or rounds of 1 or more."
+        )
+    built = build(experiment, weights)
+    built = replace(built, method=with_tuning(built, pipeline.tune, experiment.rounds))
+    result = run(built, experiment, out=out, title=title, watcher=watcher)
+    if experiment.rounds:
+        stages.append(stage_of("personal", result, result.headline, stages))
+    if pipeline.tune is not None:
+        result = tuned(result, built)
+        stages.append(stage_of("tune", result, "finetuned", stages))
+    result = replace(result, stages=tuple(stages))
+    if result.folder is not None:
+        RunFolder.reopened(result.folder).write_json(records.RESULT, result.as_json())
+    return result
+
+
+def pretrained(
+    experiment: Experiment, table: PretrainTable, run: Run, *, out: Path | None, watcher: Watcher | None
+) -> tuple[Params, Stage]:
+    """Stage (a): trained now, or taken from an earlier run of the same configuration."""
+    first = pretraining(experiment, table)
+    built = build(first)
+    if not Program(built.method, built.networks, loss=built.federation.goal.loss, seed=first.seed).has_global_model():
+        raise InvalidConfig(f"[pipeline] pretrain needs a method that shares its whole model, not {table.method}.")
+    folder = None if out is None else Path(kept_under(experiment)) / key_of(built)
+    if folder is not None and is_finished(folder):
+        return load_weights(folder / records.SHARED), kept_stage(folder)
+    under_way = None if folder is None else folder.with_name(f"{folder.name}.{os.getpid()}")
+    result = run(built, first, out=under_way, title=f"{table.method} (a)", watcher=watcher)
+    if under_way is not None and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)  # one that did not finish
+        under_way.replace(folder)
+        result = replace(result, folder=folder)
+    return dict(result.server.shared), stage_of("pretrain", result, "global", [])
+
+
+def kept_under(experiment: Experiment) -> str:
+    return "runs/pretrained" if experiment.pipeline is None else experiment.pipeline.cache
+
+
+def pretraining(experiment: Experiment, table: PretrainTable) -> Experiment:
+    """The experiment of stage (a): the same data and network, without adapters and personal dropout."""
+    return experiment.model_copy(
+        update={
+            "method": table.method,
+            "rounds": table.rounds,
+            "method_options": table.options,
+            "model": experiment.model.model_copy(update={"adapters": None, "input_dropout": None}),
+            "split": type(experiment.split)(buffers=experiment.split.buffers),
+            "server": type(experiment.server)(),
+            "pipeline": None,
+            "out": None,
+        }
+    )
+
+
+def key_of(built: Built) -> str:
+    """Names a stage (a) by its resolved configuration and its data."""
+    text = built.configuration + repr(sorted(built.federation.fingerprint().items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_finished(folder: Path) -> bool:
+    try:
+        return bool(records.read_result(folder)["status"] == "finished") and (folder / records.SHARED).is_file()
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def kept_stage(folder: Path) -> Stage:
+    result = records.read_result(folder)
+    metric = f"global/test/{result['metric']}"
+    value = result["metrics"].get(metric, {}).get("weighted")
+    return Stage(
+        stage="pretrain",
+        rounds=result["rounds"],
+        metric=metric,
+        value=value,
+        gain=None,
+        folder=str(folder),
+        reused=True,
+    )
+
+
+def stage_of(name: str, result: RunResult, model: str, before: list[Stage]) -> Stage:
+    metric = f"{model}/test/{result.metric}"
+    value = result.metrics[metric].weighted if metric in result.metrics else None
+    last = before[-1].value if before else None
+    return Stage(
+        stage=name,
+        rounds=0 if name == "tune" else result.server.round,
+        metric=metric,
+        value=value,
+        gain=None if value is None or last is None else value - last,
+        folder=None if result.folder is None else str(result.folder),
+    )
+
+
+def with_tuning(built: Built, tune: TuneTable | str | None, rounds: int) -> Method:
+    """The method with stage (c) as its `adapt` phases; "method" keeps the method's own."""
+    if tune is None or isinstance(tune, str):
+        return built.method
+    binding = Program(built.method, built.networks, loss=built.federation.goal.loss, seed=0).binding(0)
+    parts = dict.fromkeys(part for part in binding.parts.values() if not is_constant(part) and not is_buffer(part))
+    moved = tuple(parts) if tune.part == "all" else tuple(part for part in parts if part == PERSONAL)
+    if not moved:
+        raise InvalidConfig(f'{built.info.name} has no personal part to tune: give [pipeline] tune part = "all".')
+    phase = Phase(
+        train=moved,
+        budget=make_budget("tune", tune.budget),
+        optimizer=as_optimizer(make_rule("lr", tune.lr, max(rounds, 1))),
+        view=built.method.predict,
+        penalty=proximal(tune.pull, half=tune.half) if tune.pull else None,
+        clip_norm=tune.clip_norm,
+    )
+    return replace(built.method, adapt=(phase,))
+
+
+def tuned(result: RunResult, built: Built) -> RunResult:
+    """Stage (c): every client's model fine-tuned and scored; what moved is kept in tuned.safetensors."""
+    kept: dict[int, Params] = {}
+    moved = {part for phase in built.method.adapt for part in phase.moves}
+
+    def keep(client: int, params: Params) -> None:
+        names = result.program.binding(client).names(*moved)
+        kept[client] = {name: params[name] for name in names}
+
+    evaluator = Evaluator(result.program, result.federation, result.store, result.federation.goal)
+    found = evaluator.evaluate(result.server, ("finetuned",), built.plan.splits, on_tuned=keep)
+    if result.folder is not None:
+        folder = RunFolder.reopened(result.folder)
+        folder.add_clients(result.server.round, found, client_names(result, found))
+        folder.save_states(records.TUNED, kept.items())
+    return replace(
+        result,
+        headline="finetuned",
+        evaluations=[*(e for e in result.evaluations if e.model != "finetuned"), *found],
+        metrics=result.metrics | all_summaries(found),
+    )
+
+
+def client_names(result: RunResult, evaluations: list[Evaluation]) -> Mapping[int, str]:
+    clients = {score.client for evaluation in evaluations for score in evaluation.scores}
+    return {client: result.federation.name(client) for client in clients}

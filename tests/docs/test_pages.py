@@ -1,0 +1,63 @@
+"""What other pages show is what runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from plures import make_experiment, run_experiment
+from plures.data import PARTITIONERS
+from tests.cli.helpers import environment
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_ten_lines_of_the_readme_are_the_example_and_run(tmp_path):
+    (shown,) = blocks("README.md", "python")
+    example = (ROOT / "examples/quickstart.py").read_text(encoding="utf-8")
+    assert example.endswith(shown)
+    assert len([line for line in shown.splitlines() if line]) <= 10
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/quickstart.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "personal/test/accuracy" in done.stdout
+
+
+def test_the_snippet_of_the_data_page_runs(capsys):
+    (shown,) = blocks("docs/data.md", "python")
+    exec(compile(shown, "data.md", "exec"), {})
+    assert "Federation(30 clients" in capsys.readouterr().out
+
+
+def test_the_data_page_names_every_rule():
+    text = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(PARTITIONERS)
+
+
+@pytest.mark.parametrize("page", ["docs/pipeline.md"])
+def test_every_file_of_a_page_runs(page, tmp_path):
+    shown = blocks(page, "toml")
+    assert shown
+    for block in shown:
+        table = tomllib.loads(block)
+        table["pipeline"] = {**table["pipeline"], "cache": str(tmp_path / "kept")}
+        table["pipeline"]["pretrain"]["rounds"] = 2
+        result = run_experiment(make_experiment(table | {"rounds": 2}), out=tmp_path / "run")
+        assert [stage.stage for stage in result.stages] == ["pretrain", "personal", "tune"]
