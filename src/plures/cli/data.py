@@ -16,9 +16,9 @@ from plures.data import SOURCES, DataSet, find_source
 from plures.data.fingerprints import digest_of_examples
 from plures.data.sources.fetching import fetch
 from plures.data.sources.finding import at_hand
-from plures.recipes.experiment import apply_override
 from plures.recipes.folder import as_json_text
 from plures.recipes.options import called
+from plures.recipes.overrides import apply_override
 from plures.report.tables import readable_bytes
 
 data_app = typer.Typer(

@@ -15,9 +15,9 @@ from rich.table import Table
 
 from plures.methods import METHODS
 from plures.parts import split as make_split
-from plures.recipes.experiment import apply_override
 from plures.recipes.networks import build_module
 from plures.recipes.new_method import CHANGED, is_checkout, methods_table, write_method, write_tables
+from plures.recipes.overrides import apply_override
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 

@@ -96,3 +96,10 @@ def near(glob: str, names: Sequence[str], *, what: str = "parameters", others: S
     if close:
         return "Near matches: " + ", ".join(f"'{name}'" for name in close) + "."
     return f"Its {what}: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") + "."
+
+
+def tied_names(model: nn.Module) -> dict[str, str]:
+    """Further names of parameters that are used in two places, with the name each is known by."""
+    known = {id(value): name for name, value in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    return {name: known[id(value)] for name, value in every if known[id(value)] != name}

@@ -19,6 +19,7 @@ from plures.parts.layers import (
     near,
     parameters_under,
     repeated_blocks,
+    tied_names,
 )
 
 Names = frozenset[str]
@@ -178,13 +179,6 @@ def matches(model: nn.Module, glob: str) -> Names:
         suggestion = near(glob, names, others=layers)
         raise InvalidSplit(f"The pattern '{glob}' matches no parameter of {type(model).__name__}. {suggestion}")
     return found
-
-
-def tied_names(model: nn.Module) -> dict[str, str]:
-    """Further names of parameters that are used in two places, with the name each is known by."""
-    known = {id(value): name for name, value in model.named_parameters()}
-    every = model.named_parameters(remove_duplicate=False)
-    return {name: known[id(value)] for name, value in every if known[id(value)] != name}
 
 
 def normalisation_names(model: nn.Module) -> Names:

@@ -16,6 +16,7 @@ from plures.core.errors import InvalidConfig, did_you_mean
 from plures.data.dividing import SplitBy
 from plures.data.test_sets import TestRule
 from plures.evaluate import ModelKind, SplitName
+from plures.recipes.overrides import apply_override
 
 RESERVED = ("capacity", "wire", "faults", "privacy", "checkpoint", "track", "tune", "deploy")
 """Tables that later versions will read."""
@@ -161,30 +162,6 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     for override in overrides:
         apply_override(table, override)
     return make_experiment(table)
-
-
-def apply_override(table: dict[str, Any], override: str) -> None:
-    """Set one key of a nested table from text such as "data.clients=10"."""
-    key, equals, text = override.partition("=")
-    if not equals or not key.strip():
-        raise InvalidConfig(f"'{override}' is not of the form KEY=VALUE, such as rounds=50 or data.clients=10.")
-    *tables, last = key.strip().split(".")
-    for name in tables:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            raise InvalidConfig(f"'{key.strip()}' goes through '{name}', which is a value and not a table.")
-    table[last] = parse_value(text.strip())
-
-
-def parse_value(text: str) -> Any:
-    """A TOML value; what is none is taken as plain text, so that quotes may be left out."""
-    for form in (text, f"0{text}"):  # .1 is meant as 0.1
-        try:
-            return tomllib.loads(f"value = {form}")["value"]
-        except tomllib.TOMLDecodeError:
-            if not text.startswith("."):
-                break
-    return text
 
 
 def make_experiment(table: Mapping[str, Any]) -> Experiment:
