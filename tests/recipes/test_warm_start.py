@@ -10,6 +10,8 @@ from torch import nn
 from plures.core.errors import InvalidConfig, InvalidModel
 from plures.models import resnet8_gn
 from plures.recipes.warm_start import load_weights, start_from
+from plures.report import records
+from tests.recipes.helpers import ran
 
 
 class NormBlock(nn.Module):
@@ -95,6 +97,17 @@ def test_a_batch_norm_resnet_goes_into_the_group_norm_one_tensor_by_tensor_with_
     assert "fc.weight" in matching.unused
     assert any(name.endswith("running_mean") for name in matching.unused)
     assert "under another name" in str(matching)
+
+
+def test_a_run_tells_in_its_records_what_it_started_from(tmp_path):
+    save_file({"body.1.weight": torch.ones(5, 4), "old.bias": torch.ones(3)}, tmp_path / "w.safetensors")
+    model = {"weights": str(tmp_path / "w.safetensors"), "match": "loose"}
+    ran("fedavg", tmp_path / "run", model=model)
+    found = records.read_result(tmp_path / "run")["started_from"]
+    assert found["taken"] == {"body.1.weight": "body.1.weight"}
+    assert found["unused"] == ["old.bias"]
+    assert "head.weight" in found["fresh"]
+    assert "1 tensors taken" in found["report"]
 
 
 def test_a_file_of_which_nothing_fits_is_refused():

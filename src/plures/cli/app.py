@@ -87,6 +87,9 @@ def run(
     if as_json:
         typer.echo(as_json_text(result.as_json(), indent=2))
         return
+    if "started_from" in result.facts and not result.stages:
+        started = result.facts["started_from"]
+        out_console.print(f"Started from {started['weights']}: {started['report']}\n", highlight=False)
     out_console.print(metrics_table(result.as_json()["metrics"]))
     if result.stages:
         out_console.print()

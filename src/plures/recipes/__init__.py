@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from plures.recipes.build import Built, build
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
@@ -10,6 +12,7 @@ from plures.recipes.pipeline import run_pipeline
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
 from plures.recipes.running import run
+from plures.recipes.warm_start import Matching
 from plures.recipes.watching import Watcher
 
 __all__ = [
@@ -54,4 +57,10 @@ def run_built(
         configuration=built.configuration,
         watcher=watcher,
         least_rounds=0 if experiment.pipeline is not None else 1,
+        notes=None if built.matching is None else {"started_from": started_from(experiment, built.matching)},
     )
+
+
+def started_from(experiment: Experiment, matching: Matching) -> dict[str, Any]:
+    """What of the weights to start from went where, for the records."""
+    return {"weights": experiment.model.weights or "stage (a)", "report": str(matching), **asdict(matching)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +49,7 @@ def run(
     configuration: str | None = None,
     watcher: Watcher | None = None,
     least_rounds: int = 1,
+    notes: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
@@ -77,6 +78,7 @@ def run(
         "clients": federation.num_clients,
         "cohort": cohort if isinstance(cohort, str | int | float) else repr(cohort),
         "engine": chosen.name,
+        **(notes or {}),
     }
     recorder = Recorder(
         program,
