@@ -15,7 +15,7 @@ from plures.core.context import Engine, RoundContext, Server
 from plures.core.loop import start, train
 from plures.core.method import Method
 from plures.core.program import OneNetwork, Program
-from plures.core.types import SHARED_BUFFERS, Batch, Params, travels
+from plures.core.types import PERSONAL, SHARED_BUFFERS, Batch, Params, travels
 from plures.engines.sequential import Sequential
 from plures.methods import METHODS
 from plures.participation import binomial, uniform
@@ -331,6 +331,34 @@ def test_a_stateless_method_neither_keeps_nor_uses_what_a_client_had(row, make_e
         stateful, population, rounds=3, sampler=again, engine=make_engine(), store=store, server=run.servers[2]
     )
     assert other.report.losses != run.reports[2].losses
+
+
+@rows
+@engines
+def test_the_personal_part_has_a_say_in_what_its_client_predicts(row, make_engine):
+    """A method that forgot its `predict` would show the shared model in the place of the client's own."""
+    run = usual(row, make_engine)
+    own, inputs = run.program.binding(2).names(PERSONAL), run.population.batches[2].inputs
+    params = run.model(2)
+    moved = params | {name: params[name] + 0.5 for name in own}
+    assert torch.equal(predicted(run, params, inputs), predicted(run, moved, inputs)) == (not own)
+
+
+@rows
+@engines
+def test_adaptation_changes_what_a_client_predicts_and_leaves_the_run_alone(row, make_engine):
+    """It is how newcomers get a model of their own: every method has a way."""
+    run = usual(row, make_engine)
+    assert run.program.method.adapt
+    inputs, before = run.population.batches[2].inputs, copy_of(run.shared)
+    assert not torch.allclose(predicted(run, run.adapted(2), inputs), predicted(run, run.model(2), inputs))
+    assert_same_bits(run.shared, before)
+
+
+def predicted(run: Played, params: Params, inputs: Tensor) -> Tensor:
+    run.program.binding(2).task.train(False)
+    with torch.no_grad():
+        return run.output(params, inputs)
 
 
 # Precision, sums, engines

@@ -19,6 +19,8 @@ from plures.recipes.plan import EvaluationPlan
 
 SPLITS: tuple[str, ...] = get_args(SplitName)
 MODELS = ("global", "personal", "finetuned")
+MANY, LOOKED_AT = 10_000, 1_000
+"""Of a population that is too large to read, so many clients are looked at before a run."""
 
 
 def check_run(
@@ -35,7 +37,7 @@ def check_run(
     first: InvalidInput | None = None
     for check in (
         lambda: check_rounds(rounds, least_rounds),
-        lambda: check_federation(federation),
+        lambda: check_federation(federation, LOOKED_AT if federation.num_clients > MANY else None),
         lambda: sampler.check(federation.num_clients),
         lambda: check_rates(program, rounds if isinstance(rounds, int) else 0),
         lambda: check_plan(plan),
