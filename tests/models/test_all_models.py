@@ -67,8 +67,8 @@ def test_it_takes_keywords_alone_which_have_defaults_and_say_shape_and_classes(n
     parameters = inspect.signature(MODELS[name]).parameters
     assert {"shape", "classes"} <= set(parameters)
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters.values())
-    # Every default can stand in a file.
-    assert plain_defaults(MODELS[name]).keys() == parameters.keys()
+    # Every default can stand in a file, or is left out: that of `channels` is the shape's own.
+    assert plain_defaults(MODELS[name]).keys() == parameters.keys() - {"channels"}
 
 
 @every_name
@@ -195,3 +195,13 @@ def called(text):
     found = ast.parse(text, mode="eval").body
     assert re.fullmatch(r"\w+", found.func.id)
     return MODELS[found.func.id](**{word.arg: ast.literal_eval(word.value) for word in found.keywords})
+
+
+@pytest.mark.parametrize(
+    "name", ["cnn_p", "cnn_o", "leaf_cnn", "lenet32", "lenet5", "vgg11_gn", "resnet8_gn", "resnet18_gn"]
+)
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_the_number_of_channels_may_be_given_alone(name, channels):
+    model = MODELS[name](channels=channels, classes=4)
+    first = next(layer for layer in model.modules() if isinstance(layer, nn.Conv2d))
+    assert first.in_channels == channels

@@ -133,6 +133,32 @@ def test_a_pull_holds_the_tuned_models_near_the_shared_one(tmp_path):
     assert distance(0.0) > distance(0.5) > distance(2.0) > 0
 
 
+@pytest.mark.parametrize(("method", "part"), [("ditto", "personal"), ("pfedme", "all"), ("fedalt", "personal")])
+def test_the_pull_holds_twins_and_personal_layers_too(tmp_path, method, part):
+    def losses(pull):
+        tune = {"part": part, "budget": {"steps": 10, "batch": "full"}, "lr": 0.1, "pull": pull}
+        return run_experiment(piped(tmp_path, method, tune=tune)).metrics["finetuned/test/loss"].mean
+
+    assert losses(0.0) != losses(2.0)
+
+
+def test_of_stateless_clients_the_gain_is_that_of_the_tuning(tmp_path):
+    result = run_experiment(piped(tmp_path, method_options={"stateful": False}))
+    assert [stage.metric.split("/")[0] for stage in result.stages] == ["global", "personal", "finetuned"]
+    assert result.stages[2].gain == result.stages[2].value - result.stages[1].value
+
+
+def test_what_the_round_was_selected_by_is_told_as_it_was(tmp_path):
+    found = run_experiment(piped(tmp_path), out=tmp_path / "run").as_json()
+    assert found["selected"]["by"] == "personal/validation/accuracy, weighted"
+
+
+def test_heads_of_different_sizes_start_fresh_where_the_first_stage_has_another(tmp_path):
+    data = {"label_space": "local", "partition": "dirichlet", "alpha": 0.5}
+    result = run_experiment(piped(tmp_path, data=data))
+    assert [stage.stage for stage in result.stages] == ["pretrain", "personal", "tune"]
+
+
 def test_tuning_may_be_the_methods_own(tmp_path):
     result = run_experiment(piped(tmp_path, "ditto", tune="method"))
     assert result.stages[-1].metric == "finetuned/test/accuracy"

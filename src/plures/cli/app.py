@@ -142,7 +142,7 @@ app.command()(split)
 
 def selected_line(result: RunResult) -> str:
     """The round that is best on validation data, with what it has on test data."""
-    name = f"{result.headline}/test/{result.metric}"
+    name = result.selected_by.replace("/validation/", "/test/")
     found = result.selected_metrics.get(name)
     shown = "" if found is None else f", {name} {score(found.weighted, result.metric)}"
     return f"best on validation: round {result.selected_round}{shown}."

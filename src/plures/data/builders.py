@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plures.core.errors import InvalidConfig, InvalidData
+from plures.core.goals import GoalName, goal_named
 from plures.core.types import Batch, sum_bytes
 from plures.data.client import ClientData, LabelSpace, check_label_space, make_client
 from plures.data.datasets import DataSet
@@ -38,14 +39,16 @@ def partition(
     test_size: int = TEST_SIZE,
     num_classes: int | None = None,
     names: Sequence[str] | None = None,
+    goal: GoalName = "classification",
 ) -> Federation:
     """Deal one data set to clients and split each client's share.
 
     A data set's own `test` examples are dealt by the same rule, unless `test_rule` says otherwise; then `split` divides
-    the others into train and validation only. Without `num_classes`, the classes are 0 to the largest label.
+    the others into train and validation only. Without `num_classes`, the classes are 0 to the largest label. For
+    examples of your own, `goal` says whether targets are classes, numbers ("regression") or tokens ("next_token").
     """
     check_label_space(label_space)
-    dataset = as_dataset(examples, test)
+    dataset = as_dataset(examples, test, goal)
     if label_space == "local" and dataset.goal.name != "classification":
         problem = f"label_space is 'local', but the data set '{dataset.name}' has no classes to number"
         raise InvalidConfig(f"{problem}: use label_space = 'global'.")
@@ -75,11 +78,12 @@ def partition(
     )
 
 
-def as_dataset(examples: Given | DataSet, test: Given | None = None) -> DataSet:
+def as_dataset(examples: Given | DataSet, test: Given | None = None, goal: GoalName = "classification") -> DataSet:
     """A data set as it is, or one of a user's own examples."""
+    others = None if test is None else as_examples(test, goal)
     if isinstance(examples, DataSet):
-        return examples if test is None else replace(examples, test=as_examples(test))
-    return DataSet(name="examples", examples=as_examples(examples), test=None if test is None else as_examples(test))
+        return examples if others is None else replace(examples, test=others)
+    return DataSet(name="examples", examples=as_examples(examples, goal), test=others, goal=goal_named(goal))
 
 
 def federate(
@@ -88,6 +92,7 @@ def federate(
     names: Sequence[str] | None = None,
     label_space: LabelSpace = "global",
     num_classes: int | None = None,
+    goal: GoalName = "classification",
 ) -> Federation:
     """A federation of clients that have their data already; a `ClientData` is taken as it is, its targets too."""
     check_label_space(label_space)
@@ -99,7 +104,7 @@ def federate(
     population = ReadyPopulation(
         clients=ready, names=client_names, classes=_num_classes(num_classes, largest), label_space=label_space
     )
-    return Federation(population)
+    return Federation(population, goal=goal_named(goal))
 
 
 def digits_federation(

@@ -31,13 +31,13 @@ Given = Batch | tuple[Array, Array] | MapStyle
 """What a user may give as examples."""
 
 
-def as_examples(given: Given) -> Batch:
+def as_examples(given: Given, goal: GoalName = "classification") -> Batch:
     """Examples from a pair (inputs, labels), which a Batch is too, or from a map-style Dataset."""
     if isinstance(given, tuple):
         if len(given) != 2:
             raise InvalidData(f"Examples are a pair (inputs, labels), but a tuple of {len(given)} was given.")
-        return from_arrays(*given)
-    return from_dataset(given)
+        return from_arrays(given[0], given[1], goal)
+    return from_dataset(given, goal)
 
 
 def from_arrays(inputs: Array, labels: Array, goal: GoalName = "classification") -> Batch:
@@ -58,7 +58,7 @@ def from_arrays(inputs: Array, labels: Array, goal: GoalName = "classification")
     return examples
 
 
-def from_dataset(dataset: MapStyle) -> Batch:
+def from_dataset(dataset: MapStyle, goal: GoalName = "classification") -> Batch:
     """Examples from a map-style Dataset whose items are pairs (input, label)."""
     num_examples = _length(dataset)
     first_input, _ = _item(dataset, 0)
@@ -71,7 +71,7 @@ def from_dataset(dataset: MapStyle) -> Batch:
             shapes = f"{tuple(item.shape)}, but item 0 has {tuple(first_input.shape)}"
             raise InvalidData(f"Item {index} of the data set has shape {shapes}: resize or pad the inputs.")
         inputs[index] = item
-    return from_arrays(inputs, labels)
+    return from_arrays(inputs, labels, goal)
 
 
 def _length(dataset: MapStyle) -> int:

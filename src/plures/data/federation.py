@@ -51,6 +51,9 @@ class Federation:
         client_classes: Callable[[int], int] | None = None,
         name: Callable[[int], str] = str,
         cache_bytes: int = CACHE_BYTES,
+        goal: Goal = CLASSIFICATION,
+        prepare: Prepare | None = None,
+        augment: Augment | None = None,
     ) -> Federation:
         """For populations too large to hold: functions from the client's number to its data and its train size."""
         check_label_space(label_space)
@@ -69,7 +72,7 @@ class Federation:
             name=name,
             label_space=label_space,
         )
-        return cls(population, cache_bytes=cache_bytes)
+        return cls(population, cache_bytes=cache_bytes, goal=goal, prepare=prepare, augment=augment)
 
     def __repr__(self) -> str:
         return f"Federation({self.num_clients} clients, {self.classes} classes, {self.label_space} label space)"

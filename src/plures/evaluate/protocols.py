@@ -121,7 +121,8 @@ class Evaluator:
         sizes = [part.num_examples for _, part in group]
         outputs, wanted = torch.split(output, sizes), torch.split(batch.targets, sizes)
         for (client, _), its_output, its_targets in zip(group, outputs, wanted, strict=True):
-            yield self._scored(client, its_output, its_targets)
+            if self.goal.count(its_targets):
+                yield self._scored(client, its_output, its_targets)
 
     def _one_by_one(
         self,
@@ -156,7 +157,7 @@ class Evaluator:
     def _score(self, client: int, params: Params, split: SplitName, view: View | None = None) -> ClientScore | None:
         binding, data = self.program.binding(client), self.clients.client(client)
         batch = binding.task.place(data.splits[split])
-        if batch.num_examples == 0:
+        if batch.num_examples == 0 or self.goal.count(batch.targets) == 0:
             return None
         if RESET_BUFFERS in binding.parts.values():
             params = params | estimated_buffers(binding, params, view or self.program.method.predict, data.train)

@@ -56,6 +56,7 @@ class Evaluation:
                 [score.values[metric] for score in self.scores],
                 sizes,
                 worst_is="largest" if metric in SMALLER_IS_BETTER else "smallest",
+                power=2 if metric == "rmse" else 1,
             )
             for metric in self.scores[0].values
         }
@@ -76,13 +77,18 @@ class Summary:
 
 
 def summarise(
-    values: Sequence[float], sizes: Sequence[int], *, worst_is: Literal["smallest", "largest"] = "smallest"
+    values: Sequence[float],
+    sizes: Sequence[int],
+    *,
+    worst_is: Literal["smallest", "largest"] = "smallest",
+    power: int = 1,
 ) -> Summary:
-    """The summary of one value per client."""
+    """The summary of one value per client; a root of mean squares is pooled as squares (power 2)."""
     mean = math.fsum(values) / len(values)
+    weighted = math.fsum(value**power * size for value, size in zip(values, sizes, strict=True)) / sum(sizes)
     from_worst = sorted(values, reverse=worst_is == "largest")
     return Summary(
-        weighted=math.fsum(value * size for value, size in zip(values, sizes, strict=True)) / sum(sizes),
+        weighted=weighted if power == 1 else weighted ** (1 / power),
         mean=mean,
         std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
         bottom_decile=from_worst[len(values) // 10],

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from plures.models.classifier import Classifier, flat_classifier
 from plures.models.init import initialise
-from plures.models.shapes import PICTURE, axes_of, check_sizes, places_left
+from plures.models.shapes import PICTURE, axes_of, check_sizes, places_left, with_channels
 
 Init = Literal["pflego", "torch"]
 
@@ -31,20 +31,21 @@ class SamePool(nn.Module):
 def cnn_p(
     *,
     shape: Sequence[int] = (3, 32, 32),
+    channels: int | None = None,
     classes: int = 10,
     filters: Sequence[int] = (64, 64),
     fc: Sequence[int] = (384, 192),
     init: Init = "pflego",
 ) -> Classifier:
     """Convolutions 5 x 5, each halved, and two linear layers; the layer column of the table in the paper."""
-    channels, *sides = axes_of("cnn_p", shape, PICTURE)
+    width_in, *sides = axes_of("cnn_p", with_channels(shape, channels), PICTURE)
     check_sizes("cnn_p", classes=classes, filters=filters, fc=fc)
     layers: list[nn.Module] = []
     for width in filters:
-        layers += [nn.Conv2d(channels, width, 5, padding=2), nn.ReLU(), SamePool()]
-        channels = width
+        layers += [nn.Conv2d(width_in, width, 5, padding=2), nn.ReLU(), SamePool()]
+        width_in = width
     places = places_left("cnn_p", sides, lambda side: -(-side // 2 ** len(filters)))
-    model = flat_classifier(layers, channels * places, fc, classes)
+    model = flat_classifier(layers, width_in * places, fc, classes)
     initialise(model, init)
     return model
 
@@ -52,19 +53,20 @@ def cnn_p(
 def cnn_o(
     *,
     shape: Sequence[int] = (1, 28, 28),
+    channels: int | None = None,
     classes: int = 55,
     filters: int = 64,
     fc: Sequence[int] = (),
     init: Init = "pflego",
 ) -> Classifier:
     """Four convolutions 3 x 3, each halved; 28 x 28 becomes one place, so there are as many features as filters."""
-    channels, *sides = axes_of("cnn_o", shape, PICTURE)
+    width_in, *sides = axes_of("cnn_o", with_channels(shape, channels), PICTURE)
     check_sizes("cnn_o", classes=classes, filters=filters, fc=fc)
     layers: list[nn.Module] = []
     for _ in range(4):
-        layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-        channels = filters
+        layers += [nn.Conv2d(width_in, filters, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        width_in = filters
     places = places_left("cnn_o", sides, lambda side: side // 16)
-    model = flat_classifier(layers, channels * places, fc, classes)
+    model = flat_classifier(layers, width_in * places, fc, classes)
     initialise(model, init)
     return model

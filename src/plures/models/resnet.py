@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from plures.core.errors import InvalidModel
 from plures.models.init import initialise
-from plures.models.shapes import PICTURE, axes_of, check_sizes, check_word
+from plures.models.shapes import PICTURE, axes_of, check_sizes, check_word, with_channels
 from plures.parts import num_groups
 
 Groups = Literal["by_width"] | int
@@ -75,6 +75,7 @@ class ResNet(nn.Module):
 def resnet18_gn(
     *,
     shape: Sequence[int] = (3, 32, 32),
+    channels: int | None = None,
     classes: int = 100,
     widths: Sequence[int] = (64, 128, 256, 512),
     groups: Groups = 32,
@@ -85,12 +86,13 @@ def resnet18_gn(
 
     The small stem is a 3 x 3 convolution; the large one, for 224 x 224, is 7 x 7 with stride 2 and max-pooling.
     """
-    return resnet("resnet18_gn", shape, classes, widths, groups, 2, stem, init)
+    return resnet("resnet18_gn", with_channels(shape, channels), classes, widths, groups, 2, stem, init)
 
 
 def resnet8_gn(
     *,
     shape: Sequence[int] = (1, 28, 28),
+    channels: int | None = None,
     classes: int = 10,
     widths: Sequence[int] = (16, 32, 64),
     groups: Groups = "by_width",
@@ -98,7 +100,7 @@ def resnet8_gn(
     init: Init = "torch",
 ) -> ResNet:
     """One block per width: ResNet-18 made small enough for a laptop, with every kind of layer it has."""
-    return resnet("resnet8_gn", shape, classes, widths, groups, 1, stem, init)
+    return resnet("resnet8_gn", with_channels(shape, channels), classes, widths, groups, 1, stem, init)
 
 
 def resnet(

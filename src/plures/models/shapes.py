@@ -25,6 +25,11 @@ def axes_of(name: str, shape: Sequence[int], axes: Sequence[str]) -> tuple[int, 
     return tuple(shape)
 
 
+def with_channels(shape: Sequence[int], channels: int | None) -> Sequence[int]:
+    """A shape with another number of channels, which is its first axis."""
+    return shape if channels is None else (channels, *shape[1:])
+
+
 def check_sizes(name: str, **sizes: int | Sequence[int]) -> None:
     """Refuse every size below 1."""
     wrong = [

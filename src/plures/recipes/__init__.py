@@ -8,11 +8,11 @@ from typing import Any
 
 from plures.recipes.build import Built, build
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
+from plures.recipes.loading import load_named
 from plures.recipes.pipeline import run_pipeline
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
 from plures.recipes.running import run
-from plures.recipes.warm_start import Matching
 from plures.recipes.watching import Watcher
 
 __all__ = [
@@ -51,16 +51,23 @@ def run_built(
         seed=experiment.seed,
         engine=experiment.engine,
         device=experiment.device,
+        loss=None if experiment.loss is None else load_named("loss", experiment.loss),
         evaluation=built.plan,
         out=out,
         title=title,
         configuration=built.configuration,
         watcher=watcher,
         least_rounds=0 if experiment.pipeline is not None else 1,
-        notes=None if built.matching is None else {"started_from": started_from(experiment, built.matching)},
+        notes=notes_of(built, experiment),
     )
 
 
-def started_from(experiment: Experiment, matching: Matching) -> dict[str, Any]:
-    """What of the weights to start from went where, for the records."""
-    return {"weights": experiment.model.weights or "stage (a)", "report": str(matching), **asdict(matching)}
+def notes_of(built: Built, experiment: Experiment) -> dict[str, Any]:
+    """For the records: what of the weights to start from went where, and how many clients were held out."""
+    notes: dict[str, Any] = {}
+    if built.matching is not None:
+        weights = experiment.model.weights or "stage (a)"
+        notes["started_from"] = {"weights": weights, "report": str(built.matching), **asdict(built.matching)}
+    if built.newcomers is not None:
+        notes["newcomers"] = [built.newcomers.name(client) for client in range(built.newcomers.num_clients)]
+    return notes

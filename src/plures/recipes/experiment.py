@@ -138,6 +138,8 @@ class Experiment(Table):
     seed: int = 0
     engine: str = "sequential"
     device: str = "cpu"
+    loss: str | None = None
+    """A function "package.module:name" of (output, targets); None: that of the data's goal."""
     out: str | None = None
     data: Data = Data()
     model: Model = Model()

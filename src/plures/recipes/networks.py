@@ -40,7 +40,9 @@ def build_networks(
         module, matching = build_started(table, weights, federation.input_shape, most)
     parts = method.split.resolve(module)
     if federation.label_space == "local" and all(parts[name] == PERSONAL for name in head()(module)):
-        make = lambda classes: build_started(table, weights, federation.input_shape, classes)[0]  # noqa: E731
+        # Heads of K_i classes take what fits of a model of all classes, and are fresh elsewhere.
+        loose = table.model_copy(update={"match": "loose"})
+        make = lambda classes: build_started(loose, weights, federation.input_shape, classes)[0]  # noqa: E731
         return with_own_heads(make, federation.num_classes), matching
     return OneNetwork(module=module), matching
 

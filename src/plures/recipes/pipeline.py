@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plures.core.errors import InvalidConfig
-from plures.core.method import Method, Phase
-from plures.core.program import Program
+from plures.core.method import Method, Penalty, Phase
+from plures.core.program import Binding, Program
 from plures.core.types import PERSONAL, Params, is_buffer, is_constant
 from plures.evaluate import Evaluation, Evaluator
-from plures.local import as_optimizer, proximal
+from plures.local import add, as_optimizer, proximal, pull_to_initial, twin_of
 from plures.recipes.build import Built, build
 from plures.recipes.experiment import Experiment, PretrainTable, TuneTable
 from plures.recipes.folder import RunFolder
@@ -41,7 +41,7 @@ class Stage:
     metric: str
     value: float | None
     gain: float | None
-    """Over the stage before."""
+    """Over the stage before; a loss or an error that became smaller is a gain."""
     folder: str | None = None
     reused: bool = False
 
@@ -63,7 +63,8 @@ def run_pipeline(
     built = replace(built, method=with_tuning(built, pipeline.tune, experiment.rounds))
     result = run(built, experiment, out=out, title=title, watcher=watcher)
     if experiment.rounds:
-        stages.append(stage_of("personal", result, result.headline, stages))
+        model = result.headline if pipeline.tune is None or result.headline == "global" else "personal"
+        stages.append(stage_of("personal", result, model, stages))
     if pipeline.tune is not None:
         result = tuned(result, built)
         stages.append(stage_of("tune", result, "finetuned", stages))
@@ -145,12 +146,13 @@ def stage_of(name: str, result: RunResult, model: str, before: list[Stage]) -> S
     metric = f"{model}/test/{result.metric}"
     value = result.metrics[metric].weighted if metric in result.metrics else None
     last = before[-1].value if before else None
+    larger = result.federation.goal.larger_is_better
     return Stage(
         stage=name,
         rounds=0 if name == "tune" else result.server.round,
         metric=metric,
         value=value,
-        gain=None if value is None or last is None else value - last,
+        gain=None if value is None or last is None else (value - last) * (1 if larger else -1),
         folder=None if result.folder is None else str(result.folder),
     )
 
@@ -169,10 +171,17 @@ def with_tuning(built: Built, tune: TuneTable | str | None, rounds: int) -> Meth
         budget=make_budget("tune", tune.budget),
         optimizer=as_optimizer(make_rule("lr", tune.lr, max(rounds, 1))),
         view=built.method.predict,
-        penalty=proximal(tune.pull, half=tune.half) if tune.pull else None,
+        penalty=pull_of(tune, binding) if tune.pull else None,
         clip_norm=tune.clip_norm,
     )
     return replace(built.method, adapt=(phase,))
+
+
+def pull_of(tune: TuneTable, binding: Binding) -> Penalty:
+    """Shared parameters, or twins, are pulled to the shared model; personal layers to where they started."""
+    if any(twin_of(name) in binding.parts for name in binding.parts):
+        return proximal(tune.pull, half=tune.half, of=twin_of)
+    return add(proximal(tune.pull, half=tune.half), pull_to_initial(tune.pull / 2 if tune.half else tune.pull))
 
 
 def tuned(result: RunResult, built: Built) -> RunResult:

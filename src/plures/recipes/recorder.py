@@ -138,6 +138,7 @@ class Recorder:
             metrics=all_summaries(self.latest),
             metrics_round=self.latest_round,
             selected_round=None if self.selected is None else self.selected.round,
+            selected_by=f"{self.headline}/validation/{self.goal.judged_by}",
             selected_metrics={} if self.selected is None else self.selected.metrics,
             history=self.history,
             cost=self.costs | {"seconds": round(seconds, 3)},

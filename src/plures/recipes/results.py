@@ -39,6 +39,8 @@ class RunResult:
     metrics_round: int | None
     """The round they are of: the last evaluated one."""
     selected_round: int | None
+    selected_by: str
+    """The metric by which it was chosen, such as personal/validation/accuracy."""
     selected_metrics: dict[str, Summary]
     history: list[dict[str, Any]]
     cost: dict[str, float]
@@ -95,7 +97,7 @@ class RunResult:
             "metrics": {name: asdict(summary) for name, summary in self.metrics.items()},
             "selected": {
                 "round": self.selected_round,
-                "by": f"{self.headline}/validation/{self.metric}, weighted",
+                "by": f"{self.selected_by}, weighted",
                 "metrics": {name: asdict(summary) for name, summary in self.selected_metrics.items()},
             },
             **({"stages": [asdict(stage) for stage in self.stages]} if self.stages else {}),

@@ -12,6 +12,7 @@ import torch
 
 from plures.core.context import Engine
 from plures.core.errors import InvalidConfig, RunFolderError, did_you_mean
+from plures.core.goals import without_broadcasting
 from plures.core.loop import start, train
 from plures.core.method import Method
 from plures.core.program import Program
@@ -60,6 +61,8 @@ def run(
         method = find_method(method).make()
     check_arguments(method, federation, evaluation, seed)
     title = title or method.name
+    if loss is not None and federation.goal.name == "regression":
+        loss = without_broadcasting(loss)
     check_device(device)
     program = Program(
         method,
