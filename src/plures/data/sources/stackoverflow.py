@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from plures.data.dealing import keyed_generator
 from plures.data.sources.finding import find_form, given_path
 from plures.data.sources.json_files import read_json_lines
 from plures.data.sources.leaf_text import leaf_shares
-from plures.data.sources.reading import check_count, wrong
+from plures.data.sources.reading import check_count, optional_package, reading, wrong
 from plures.data.sources.registry import source
 from plures.data.text import OOV, SPECIAL, WORDS_PER_SEQUENCE, words_of
 
@@ -40,7 +41,8 @@ class Written(NamedTuple):
     about="questions and answers on StackOverflow, next word; clients are 1,000 users",
     files=(
         "stackoverflow/*.jsonl with user, text and split in each line, or stackoverflow/train/*.json and"
-        " stackoverflow/test/*.json in the form of LEAF",
+        " stackoverflow/test/*.json in the form of LEAF, or stackoverflow/stackoverflow_train.h5 and"
+        " stackoverflow_test.h5 in that of TensorFlow Federated",
     ),
 )
 def stackoverflow(
@@ -74,15 +76,19 @@ def _found() -> Path:
     forms = {
         "lines": ("stackoverflow/*.jsonl*",),
         "leaf": ("stackoverflow/**/train/*.json*", "stackoverflow/**/test/*.json*"),
+        "hdf5": ("stackoverflow/*_train.h5", "stackoverflow/*_test.h5"),
     }
     form, paths = find_form("stackoverflow", forms)
-    return paths[0] if form == "lines" else paths[0].parent.parent
+    return {"lines": paths[0], "leaf": paths[0].parent.parent, "hdf5": paths[0].parent}[form]
 
 
 def written_in(place: Path) -> Iterator[Written]:
-    """All texts with something in them, from either form of file."""
+    """All texts with something in them, from any form of file."""
+    packed = [place] if place.suffix == ".h5" else sorted([*place.glob("*_train.h5"), *place.glob("*_test.h5")])
     if place.is_file() and any(ending in LINES for ending in place.suffixes):
         texts = _from_lines(place)
+    elif packed:
+        texts = chain.from_iterable(map(_from_hdf5, packed))
     else:
         texts = _from_leaf(place)
     return (written for written in texts if (written.text.strip() if isinstance(written.text, str) else written.text))
@@ -103,6 +109,22 @@ def _from_leaf(place: Path) -> Iterator[Written]:
     for share in leaf_shares(place):
         for text in share.x:
             yield Written(share.user, _checked(share.path, text, f"user '{share.user}'"), share.test)
+
+
+def _from_hdf5(path: Path) -> Iterator[Written]:
+    """TensorFlow Federated's form: examples/USER/tokens, each a text whose words are parted by spaces."""
+    h5py = optional_package("h5py", "An HDF5 file")
+    with reading(path):
+        file = h5py.File(path, "r")
+    with file:
+        with reading(path):
+            clients = file.get("examples", {})
+        if not clients:
+            raise wrong(path, "is no per-client file of TFF: it has no clients in a group 'examples'")
+        for user in clients:
+            with reading(path):
+                texts = [text.decode("utf-8") for text in clients[user]["tokens"][()]]
+            yield from (Written(user, text.split(" "), path.stem.endswith("test")) for text in texts if text.strip())
 
 
 def _checked(path: Path, text: Any, where: str) -> str | list[str]:
