@@ -193,7 +193,8 @@ def test_an_interrupt_before_there_are_results_promises_none(plures, experiment,
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_a_real_interrupt_keeps_the_whole_rounds_of_a_real_process(tmp_path, experiment):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "as a cluster ends a job"])
+def test_a_real_interrupt_keeps_the_whole_rounds_of_a_real_process(tmp_path, experiment, number):
     folder = tmp_path / "results"
     command = [PLURES, "run", experiment, "--set", "rounds=100000", "--set", "method=pflego", "--out", folder]
     running = subprocess.Popen(
@@ -201,7 +202,7 @@ def test_a_real_interrupt_keeps_the_whole_rounds_of_a_real_process(tmp_path, exp
     )
     try:
         wait_for_rounds(folder / "rounds.jsonl", 6, running)
-        os.kill(running.pid, signal.SIGINT)
+        os.kill(running.pid, number)
         out, err = running.communicate(timeout=60)
     finally:
         running.kill()

@@ -66,3 +66,15 @@ def test_one_watcher_shows_several_runs_under_each_other():
         run_experiment(make_experiment(TABLE | {"rounds": 1}), title=title, watcher=watcher)
 
     assert [line.split(":")[0].split()[0] for line in file.getvalue().splitlines()] == ["One", "One", "Two", "Two"]
+
+
+def test_a_bar_for_the_next_run_does_not_write_those_before_it_again():
+    shown, file = console(terminal=True)
+    watcher = BarWatcher(shown)
+    run_experiment(make_experiment(TABLE | {"rounds": 1}), title="First", watcher=watcher)
+    before = len(file.getvalue())
+
+    run_experiment(make_experiment(TABLE | {"rounds": 1}), title="Second", watcher=watcher)
+
+    assert "Second" in file.getvalue()[before:]
+    assert "First" not in file.getvalue()[before:]

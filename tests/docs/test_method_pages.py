@@ -12,7 +12,7 @@ import pytest
 
 import plures
 from plures.methods import METHODS, MethodInfo
-from plures.methods.registry import words_of
+from plures.methods.checking import words_of
 from plures.recipes import make_experiment, run_experiment
 from plures.recipes.plain import plain_defaults
 

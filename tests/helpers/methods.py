@@ -271,8 +271,8 @@ def bowl(a: float, b: float, num_examples: int = 2) -> Batch:
     return Batch(sqrt(a) * ones, sqrt(a) * b * ones)
 
 
-def on_bowls(method: Method, rounds: int, *clients: Batch, start: float = 1.0) -> Played:
+def on_bowls(method: Method, rounds: int, *clients: Batch, start: float = 1.0, sampler=None) -> Played:
     """A run on one number w for each bowl, from `start`."""
     module = Product(start, 1.0)
     module.v.requires_grad_(False)  # only u = w is trained
-    return play(method, rounds, population=Population(clients), module=module, loss=toy_loss)
+    return play(method, rounds, sampler, population=Population(clients), module=module, loss=toy_loss)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from math import sqrt
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.types import Batch
 from plures.local import epochs, steps
 from plures.methods import apfl, fedavg, local
 from plures.participation import uniform
@@ -18,32 +15,19 @@ from tests.helpers.methods import (
     BODY,
     HEAD,
     Given,
-    Population,
-    Product,
     assert_near,
     assert_same_bits,
+    bowl,
     copy_of,
     federation,
+    on_bowls,
     part_of,
     play,
-    toy_loss,
 )
 
 ALL = BODY + HEAD
 BUDGET = epochs(2, batch=3)
 samplers = pytest.mark.parametrize("sampler", [None, uniform(3)], ids=["everybody", "three"])
-
-
-def bowl(a: float, b: float, num_examples: int = 2) -> Batch:
-    """F(w) = a / 2 (w - b)^2 for the network u x with u = w: inputs sqrt(a), targets sqrt(a) b."""
-    ones = torch.ones(num_examples, dtype=torch.float64)
-    return Batch(sqrt(a) * ones, sqrt(a) * b * ones)
-
-
-def on_bowls(method, rounds, *clients, start=1.0):
-    module = Product(start, 1.0)
-    module.v.requires_grad_(False)  # only u = w is trained
-    return play(method, rounds, population=Population(clients), module=module, loss=toy_loss)
 
 
 def tiny(rounds=3, sampler=None, **options):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from math import sqrt
 
 import pytest
 import torch
 
 from plures.core.errors import InvalidConfig
 from plures.core.method import Budget
-from plures.core.types import Batch
 from plures.local import epochs, exponential, sgd, steps
 from plures.methods import fedavg, per_fedavg
 from plures.participation import uniform
@@ -19,13 +17,12 @@ from tests.helpers.methods import (
     BODY,
     HEAD,
     Given,
-    Population,
-    Product,
     assert_near,
     assert_same_bits,
+    bowl,
     minus,
+    on_bowls,
     play,
-    toy_loss,
 )
 from tests.oracles.common import batches_of, client_loss, gradient, step
 
@@ -34,18 +31,6 @@ FIRST_ORDER, HESSIAN_FREE = {"variant": "first_order"}, {"variant": "hessian_fre
 GROUP = {"first_order": 2, "hessian_free": 3}
 """Batches of one step."""
 variants = pytest.mark.parametrize("variant", GROUP)
-
-
-def bowl(a: float, b: float, num_examples: int = 2) -> Batch:
-    """F(w) = a / 2 (w - b)^2 for the network u x with u = w: inputs sqrt(a), targets sqrt(a) b."""
-    ones = torch.ones(num_examples, dtype=torch.float64)
-    return Batch(sqrt(a) * ones, sqrt(a) * b * ones)
-
-
-def on_bowls(method, rounds, *clients, start=1.0):
-    module = Product(start, 1.0)
-    module.v.requires_grad_(False)  # only u = w is trained
-    return play(method, rounds, population=Population(clients), module=module, loss=toy_loss)
 
 
 def tiny(rounds=3, sampler=None, **options):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from math import sqrt
-
 import pytest
 import torch
 from torch import nn
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.types import Batch
 from plures.local import adam, epochs, sgd, steps
 from plures.methods import fedavg, scaffold
 from plures.participation import uniform
@@ -22,10 +19,11 @@ from tests.helpers.methods import (
     Product,
     assert_near,
     assert_same_bits,
+    bowl,
     federation,
+    on_bowls,
     part_of,
     play,
-    toy_loss,
 )
 from tests.oracles.common import total
 
@@ -33,18 +31,6 @@ ALL = BODY + HEAD
 BUDGET = epochs(2, batch=3)
 CONTROLS = [f"control.{name}" for name in ALL]
 OWN = [f"own_control.{name}" for name in ALL]
-
-
-def bowl(a: float, b: float, num_examples: int = 2) -> Batch:
-    """F(w) = a / 2 (w - b)^2 for the network u x with u = w: inputs sqrt(a), targets sqrt(a) b."""
-    ones = torch.ones(num_examples, dtype=torch.float64)
-    return Batch(sqrt(a) * ones, sqrt(a) * b * ones)
-
-
-def on_bowls(method, rounds, *clients, sampler=None):
-    module = Product(1.0, 1.0)
-    module.v.requires_grad_(False)  # only u = w is trained
-    return play(method, rounds, sampler, population=Population(clients), module=module, loss=toy_loss)
 
 
 def tiny(rounds=3, sampler=None, **options):

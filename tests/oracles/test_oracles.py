@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from plures.local import FULL, epochs, exponential, steps
 from plures.local.budgets import Steps
 from plures.methods import METHODS, fedalt, fedavg, fedper, fedsim, finetune, local, pflego
-from plures.participation import all_clients, binomial, random_size, uniform
+from plures.participation import uniform
 from tests.helpers.methods import BODY, HEAD, assert_all_near, assert_near, play
 from tests.oracles import fedalt as oracle_fedalt
 from tests.oracles import fedavg as oracle_fedavg
@@ -20,28 +19,7 @@ from tests.oracles import finetune as oracle_finetune
 from tests.oracles import local as oracle_local
 from tests.oracles import pflego as oracle_pflego
 from tests.oracles.common import batches_of, client_loss
-
-ROUNDS = 4
-BUDGETS = {"full batch": steps(3), "epochs of three": epochs(2, batch=3), "seven steps of two": steps(7, batch=2)}
-SAMPLERS = {
-    "everybody": all_clients(),
-    "two of five": uniform(2),
-    "by coin": binomial(0.25),
-    "one to three": random_size(1, 3),
-}
-FAST = {
-    ("full batch", "everybody"),
-    ("full batch", "two of five"),
-    ("epochs of three", "two of five"),
-    ("seven steps of two", "by coin"),
-}
-settings = pytest.mark.parametrize(
-    ("budget", "sampler"),
-    [
-        pytest.param(budget, sampler, id=f"{length}-{who}", marks=[] if (length, who) in FAST else pytest.mark.slow)
-        for (length, budget), (who, sampler) in product(BUDGETS.items(), SAMPLERS.items())
-    ],
-)
+from tests.oracles.settings import ROUNDS, SAMPLERS, settings
 
 
 def test_one_of_the_cohorts_by_coin_is_empty_and_is_followed_by_another():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 import torch
 
 from plures.core.seeds import generator
 from plures.local import FULL, epochs, steps
 from plures.methods import ditto, fedprox, fedrecon, fedrep, pfedme
-from plures.participation import all_clients, binomial, random_size, uniform
+from plures.participation import uniform
 from tests.helpers.methods import BODY, HEAD, SEED, assert_all_near, assert_near, play
 from tests.oracles import ditto as oracle_ditto
 from tests.oracles import fedprox as oracle_fedprox
@@ -18,28 +16,8 @@ from tests.oracles import fedrecon as oracle_fedrecon
 from tests.oracles import fedrep as oracle_fedrep
 from tests.oracles import pfedme as oracle_pfedme
 from tests.oracles.common import batches_of
+from tests.oracles.settings import ROUNDS, SAMPLERS, settings
 
-ROUNDS = 4
-BUDGETS = {"full batch": steps(3), "epochs of three": epochs(2, batch=3), "seven steps of two": steps(7, batch=2)}
-SAMPLERS = {
-    "everybody": all_clients(),
-    "two of five": uniform(2),
-    "by coin": binomial(0.25),
-    "one to three": random_size(1, 3),
-}
-FAST = {
-    ("full batch", "everybody"),
-    ("full batch", "two of five"),
-    ("epochs of three", "two of five"),
-    ("seven steps of two", "by coin"),
-}
-settings = pytest.mark.parametrize(
-    ("budget", "sampler"),
-    [
-        pytest.param(budget, sampler, id=f"{length}-{who}", marks=[] if (length, who) in FAST else pytest.mark.slow)
-        for (length, budget), (who, sampler) in product(BUDGETS.items(), SAMPLERS.items())
-    ],
-)
 OWN = epochs(2, batch=4, stream="own")
 """Batches of a second phase, other than those of the first."""
 

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from plures.methods import METHODS
+from plures.parts import BufferPolicy
 from plures.parts import split as make_split
 from plures.recipes.networks import build_module
 from plures.recipes.new_method import CHANGED, is_checkout, methods_table, write_method, write_tables
@@ -92,4 +93,5 @@ def split(
     for option in options or []:
         apply_override(given, option)
     module = build_module(model, given, None, None)
-    typer.echo(make_split(personal or ["head"], buffers=buffers).table(module))  # type: ignore[arg-type]
+    policy = cast(BufferPolicy | None, buffers)  # another word is refused by the split itself
+    typer.echo(make_split(personal or ["head"], buffers=policy).table(module))

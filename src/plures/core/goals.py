@@ -62,14 +62,9 @@ def as_targets(output: Tensor, targets: Tensor) -> Tensor:
     return output.squeeze(-1) if output.dim() == targets.dim() + 1 and output.shape[-1] == 1 else output
 
 
-@dataclass(frozen=True)
-class without_broadcasting:  # noqa: N801 - used as a function
+def without_broadcasting(loss: Loss) -> Loss:
     """A user's loss on outputs of the targets' shape: (n, 1) against (n,) would be compared all with all."""
-
-    loss: Loss
-
-    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
-        return self.loss(as_targets(output, targets), targets)
+    return lambda output, targets: loss(as_targets(output, targets), targets)
 
 
 def mean_absolute_error(output: Tensor, targets: Tensor) -> float:

@@ -7,8 +7,7 @@ Deng, Kamani, Mahdavi, "Adaptive Personalized Federated Learning", 2020.
     on each batch:   w_i <- w_i - lr * grad F_i(w_i),  v_i <- v_i - lr * grad_v F_i(m_i)  at the same point
 
 Deviations from the paper: a_i moves by the gradient on all the client's examples, where the paper takes a batch;
-weights are by examples, where the paper has 1/m. `alpha_lr = 0` keeps a_i fixed. As in the paper, v_i starts as the
-first model of the run, also for a client whose first visit is late.
+weights are by examples, where the paper has 1/m. As in the paper, v_i starts as the run's first model.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class TwoLosses(Problem):
 
 
 def both_at_once(problem: Problem) -> Outcome:
-    outcome = descend(TwoLosses(**vars(problem)))
-    return outcome._replace(passes=2 * outcome.passes)
+    done = descend(TwoLosses(**vars(problem)))
+    return done._replace(passes=2 * done.passes)
 
 
 def within_bounds(problem: Problem) -> Outcome:
@@ -83,8 +82,7 @@ def apfl(
     def with_twin_and_alpha(params: Params, parts: Parts) -> dict[Part, Params]:
         if ALPHA in params:
             raise InvalidModel(f"the model has a parameter '{ALPHA}', the name of the mixing weight. Rename it.")
-        like = next(iter(params.values()))
-        return {**with_twin(params, parts), ALPHA: {ALPHA: like.new_full((), alpha)}}
+        return {**with_twin(params, parts), ALPHA: {ALPHA: next(iter(params.values())).new_full((), alpha)}}
 
     own = Phase(train=PERSONAL, budget=adapt, optimizer=as_optimizer(lr), view=mixture)
     models = replace(own, train=(SHARED, PERSONAL), budget=budget, solver=both_at_once)

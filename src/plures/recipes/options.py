@@ -13,7 +13,7 @@ from plures.core.method import Weight
 from plures.core.rates import check_rate
 from plures.local import OPTIMIZERS, SCHEDULES, epochs, steps
 from plures.methods import MethodInfo
-from plures.methods.registry import marker_of
+from plures.methods.checking import marker_of
 from plures.server import SERVER_OPTIMIZERS, WEIGHTS, batches
 
 ALL_OPTIMIZERS: dict[str, Callable[..., Any]] = {**OPTIMIZERS, **SERVER_OPTIMIZERS}

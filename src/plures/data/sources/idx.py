@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
-from plures.data.sources.reading import Array, open_file, reading, wrong
+from plures.data.sources.reading import Array, Unpacked, open_file, reading, wrong
 
 KINDS = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 """By the third byte of a file; the fourth is the number of dimensions."""
@@ -28,15 +27,15 @@ def read_idx(path: Path, *, ndim: int) -> Array:
     return values.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _fill(values: Array, file: IO[bytes]) -> int:
+def _fill(values: Array, file: Unpacked) -> int:
     """Reads bytes to where they stay, a piece at a time: a large file is never in memory twice."""
     place, count = values.view(np.uint8).data.cast("B"), 0
-    while read := file.readinto(place[count : count + PIECE_BYTES]):  # type: ignore[attr-defined]
+    while read := file.readinto(place[count : count + PIECE_BYTES]):
         count += read
     return count
 
 
-def _header(path: Path, file: IO[bytes], ndim: int) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
+def _header(path: Path, file: Unpacked, ndim: int) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in KINDS:
         raise wrong(path, f"is no IDX file: it begins with {start.hex() or 'nothing'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import io
 import lzma
 import struct
 import zipfile
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,16 +42,20 @@ def reading(path: Path, *more: type[Exception], remedy: str = FETCH_AGAIN) -> It
         raise InvalidData(f"Cannot read {path}: {what.rstrip('.')}. {remedy}.") from None
 
 
+Unpacked = gzip.GzipFile | io.BufferedReader
+"""The bytes of an open file, packed or not."""
+
+
 def wrong(path: Path, what: str, remedy: str = FETCH_AGAIN) -> InvalidData:
     """A file that can be read but does not hold what it should."""
     return InvalidData(f"{path} {what}. {remedy}.")
 
 
-def open_file(path: Path) -> IO[bytes]:
+def open_file(path: Path) -> Unpacked:
     """The bytes of a file, unpacked if it is a gzip file, whatever its name."""
     with path.open("rb") as file:
         packed = file.read(2) == GZIP_MAGIC
-    return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path) if packed else path.open("rb")
 
 
 def read_npz(path: Path, *names: str, optional: Collection[str] = ()) -> dict[str, Array]:
