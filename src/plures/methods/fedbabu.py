@@ -71,8 +71,9 @@ def orthonormal_head(params: Params, parts: Parts) -> Mapping[Part, Params]:
     if len(weights) != 1 or len(head_params) > 2:
         raise InvalidModel(f"orthonormal needs a head of one linear layer, not {sorted(head_params)}.")
     columns = [head_params[weights[0]], *(value[:, None] for value in head_params.values() if value.dim() == 1)]
-    left, _, right = torch.linalg.svd(torch.cat(columns, dim=1), full_matrices=False)
-    rows = left @ right
+    # In double precision: in single, the rows of some heads miss being orthonormal by more than 1e-6.
+    left, _, right = torch.linalg.svd(torch.cat(columns, dim=1).double(), full_matrices=False)
+    rows = (left @ right).to(columns[0].dtype)
     width = columns[0].shape[1]
     started = {name: rows[:, :width] if name == weights[0] else rows[:, width] for name in head_params}
     return {HEAD: {name: value.contiguous() for name, value in started.items()}}
