@@ -33,5 +33,13 @@ class Entry:
     """Variants that move whatever the rates are."""
     large_clients: tuple[str, ...] = ()
     """Variants for clients that no head separates: on others Newton's steps go far, and roundings with them."""
+    at_server: tuple[str, ...] = ()
+    """Parts that the server keeps for itself: held with the shared part, and never sent."""
+    numbered: bool = False
+    """Whether the server knows clients by their numbers, so that a change of these is one of the run."""
+    loose: tuple[str, ...] = ()
+    """Patterns of names without effect, such as that of a bias before a batch norm, whose gradient is roundings alone.
+
+    They need not move, and are compared absolutely: what is zero but for roundings has no relative error."""
     golden: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the golden curves, by a short name."""

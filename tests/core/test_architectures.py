@@ -181,7 +181,7 @@ def test_networks_drawn_at_random_are_the_same_whenever_they_are_built():
 
 
 def test_extensions_drawn_at_random_are_the_same_whenever_they_are_made():
-    def with_gate(params, parts):
+    def with_gate(network):
         return {"gate": {"gate.weight": torch.randn(3)}}
 
     states = [class_program(replace(fedalt(), extend=with_gate)).initial_state(0) for _ in range(2)]

@@ -134,16 +134,18 @@ def ones_clients(*sizes):
     return Clients(batches=tuple(type(batch)(torch.ones(size, 4).double(), torch.zeros(size)) for size in sizes))
 
 
-def with_mask(params, parts):
-    return {"mask": {f"mask.{name}": torch.ones_like(value, dtype=torch.bool) for name, value in params.items()}}
+def with_mask(network):
+    masks = {f"mask.{name}": torch.ones_like(value, dtype=torch.bool) for name, value in network.params.items()}
+    return {"known": masks}
 
 
 def masked(params, inputs):
     return params | {"weight": params["weight"] * params["mask.weight"]}
 
 
-def masked_download(shared, state):
-    return {"weight": shared["weight"] * state["mask.weight"]}
+def masked_download(shared, known):
+    held = {"weight": known["mask.weight"]}
+    return Upload({"weight": shared["weight"] * held["weight"]}, held)
 
 
 def prune_smallest(problem, params):
@@ -152,8 +154,8 @@ def prune_smallest(problem, params):
     return params | {"mask.weight": mask & (torch.arange(4) != smallest)}
 
 
-def delta_where_held(visit, trained, observed):
-    return Upload(delta(visit, trained, observed).values, {"weight": visit.state["mask.weight"]})
+def delta_where_held(visit, trained):
+    return Upload(delta(visit, trained).values, {"weight": visit.state["mask.weight"]})
 
 
 def sparse_method(**changes):
@@ -222,9 +224,9 @@ def test_a_refresh_may_change_what_is_uploaded():
         pruned = prune_smallest(problem, params)
         return pruned | {"weight": pruned["weight"] * pruned["mask.weight"]}
 
-    def by_new_mask(visit, trained, observed):
-        held = {"weight": trained["weight"] != 0}
-        return Upload({"weight": (visit.received["weight"] - trained["weight"]) * held["weight"]}, held)
+    def by_new_mask(visit, trained):
+        held, weight = {"weight": trained.known["mask.weight"]}, trained.shared["weight"]
+        return Upload({"weight": (visit.received["weight"] - weight) * held["weight"]}, held)
 
     done = rounds_of(sparse_program(refresh=prune_weights, upload=by_new_mask), ones_clients(1))[-1]
     torch.testing.assert_close(done.server.shared["weight"][0], WEIGHTS - numbers(0.1, 0.1, 0.1, 0), rtol=1e-14, atol=0)
@@ -280,7 +282,7 @@ def test_a_method_may_add_parts_with_names_of_its_own_which_stay():
         return params | {"a": params["a"] * params["gate.a"]}
 
     training = phase((SHARED, "gate"), view=gated, optimizer={SHARED: sgd(0.1), "gate": sgd(0.01)})
-    program = pair_program(training, extend=lambda params, parts: {"gate": {"gate.a": numbers(1)[0]}})
+    program = pair_program(training, extend=lambda network: {"gate": {"gate.a": numbers(1)[0]}})
     result = run(program)
     # d/da = 3 * gate = 3, d/dgate = 3 * a = 6.
     assert result.trained["a"].item() == pytest.approx(1.7, rel=1e-15)
@@ -290,7 +292,7 @@ def test_a_method_may_add_parts_with_names_of_its_own_which_stay():
 
 
 def test_an_added_part_below_shared_travels():
-    program = pair_program(extend=lambda params, parts: {"shared.control": {"control.a": numbers(0)[0]}})
+    program = pair_program(extend=lambda network: {"shared.control": {"control.a": numbers(0)[0]}})
     assert start(program).shared.keys() == {"a", "control.a"}
     result = run(program)
     assert result.upload.values.keys() == {"a", "control.a"}
@@ -299,8 +301,12 @@ def test_an_added_part_below_shared_travels():
 
 def test_an_extension_knows_the_parts_and_may_give_other_start_values():
     # FedBABU's orthonormal head in small: what the split calls personal begins at 5.
-    def at_five(params, parts):
-        return {PERSONAL: {name: torch.full_like(v, 5.0) for name, v in params.items() if parts[name] == PERSONAL}}
+    def at_five(network):
+        return {
+            PERSONAL: {
+                name: torch.full_like(v, 5.0) for name, v in network.params.items() if network.parts[name] == PERSONAL
+            }
+        }
 
     program = pair_program(extend=at_five)
     assert program.initial_state(0)["b"].item() == 5.0
@@ -309,7 +315,7 @@ def test_an_extension_knows_the_parts_and_may_give_other_start_values():
 
 def test_statistics_of_an_extension_are_copied_for_a_visit_too():
     # A gating layer with a batch norm, as pFedGate has it.
-    def with_statistics(params, parts):
+    def with_statistics(network):
         return {"gate.buffers": {"gate.mean": numbers(0, 0)}}
 
     def gated(params, inputs):
@@ -431,7 +437,7 @@ def test_a_newcomer_gets_its_personal_part_with_the_shared_part_held_still():
     newcomers = pair_clients([(1, 1, 0)], [(0, 1, 0)])
     visit = make_visit(program, newcomers, MemoryStore(), server, 1, server.round, lone_facts(newcomers, 1))
     binding = program.binding(1)
-    params, _, _, passes = run_phases(program.method.adapt, binding, visit, arrival(binding, visit))
+    params, _, _, passes, _ = run_phases(program.method.adapt, binding, visit, arrival(binding, visit))
     assert torch.equal(params["a"], server.shared["a"])
     # The newcomer's residual is b alone: 1 -> 0.9 -> 0.81.
     assert params["b"].item() == pytest.approx(0.81, rel=1e-15)
@@ -475,6 +481,6 @@ def test_a_buffer_with_a_name_that_the_method_needs_is_an_error_and_never_overwr
 
 @pytest.mark.parametrize("door", ["upload", "refresh"])
 def test_an_error_in_a_methods_own_function_is_told_with_client_and_round(door):
-    program = pair_program(**{door: lambda *given: given[1]["no such name"]})
+    program = pair_program(**{door: lambda *given: {}["no such name"]})
     with pytest.raises(ClientFailed, match=f"KeyError: 'no such name'.*round 1, phase {door}"):
         run(program, pair_clients([(1, 1, 0)]))

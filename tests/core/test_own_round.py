@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from plures.core.client import Result, arrival, run_phases
-from plures.core.context import RoundOutcome, Server
+from plures.core.context import Server
+from plures.core.gather import Gathering
 from plures.core.loop import start
-from plures.core.method import Upload
+from plures.core.method import Trained, Upload
 from plures.core.program import OneNetwork, Program
-from plures.core.round import Tally, check_finite
-from plures.core.sums import empty_sum, in_blocks
+from plures.core.sums import empty_sum
 from plures.core.types import Batch
 from plures.engines.sequential import Sequential
 from plures.local import delta, sgd
@@ -37,9 +37,12 @@ class Slope(nn.Module):
         return self.slope * inputs
 
 
-def two_models(params, parts):
+def two_models(network):
     """The other model is the negative of the first."""
-    return {"shared": {OTHER + name: -value for name, value in params.items()}, "choice": {"choice": torch.tensor(-1)}}
+    return {
+        "shared": {OTHER + name: -value for name, value in network.params.items()},
+        "choice": {"choice": torch.tensor(-1)},
+    }
 
 
 def model(number):
@@ -62,26 +65,21 @@ def picking_round(context):
         losses = [binding.task.loss(model(number)(params, visit.data.inputs), visit.data) for number in (0, 1)]
         choice = int(losses[1] < losses[0])
         training = replace(program.method.local[0], view=model(choice))
-        trained, _, phase_losses, passes = run_phases((training,), binding, visit, params)
+        trained, _, phase_losses, passes, _ = run_phases((training,), binding, visit, params)
         return Result(
             client=visit.client,
             state={"choice": torch.tensor(choice)},
-            upload=delta(visit, own_names(choice, trained), {}),
+            upload=delta(visit, Trained(own_names(choice, trained), {}, {})),
             buffers={},
             losses=phase_losses,
             passes=passes + 2,
             trained=trained,
         )
 
-    visits = list(context.visits())
-    tally = Tally(round=context.round, clients=context.clients)
+    gathering = Gathering(context)
     sums = [empty_sum(), empty_sum()]
-    states = {}
-    for block in in_blocks(zip(visits, context.engine.map(work, visits), strict=True)):
+    for block in gathering.blocks(context.engine.map(work, gathering.visits())):
         for visit, result in block:
-            check_finite(result, visit)
-            tally.add(visit, result)
-            states[result.client] = result.state
             sums[int(result.state["choice"])].add(
                 Upload(result.upload.values),
                 share=visit.facts.examples,
@@ -93,7 +91,7 @@ def picking_round(context):
         for name, change in (total.direction(divided=True) if total.num_added else {}).items():
             shared[name] = shared[name] - change
     server = Server(round=context.round, shared=shared, optimizer={})
-    return RoundOutcome(server=server, states=states, report=tally.report())
+    return gathering.outcome(server)
 
 
 def slopes(*groups):

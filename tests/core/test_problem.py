@@ -36,7 +36,7 @@ BOTH = (SHARED, PERSONAL)
 def run(*phases, clients=ONES, **changes):
     program = pair_program(*phases, **changes)
     visit = visit_to(program, clients)
-    return run_phases(phases, program.binding(0), visit, visit.received | visit.state)
+    return run_phases(phases, program.binding(0), visit, visit.received | visit.state)[:4]
 
 
 def values(params):
@@ -329,7 +329,7 @@ def test_phases_agree_with_a_plain_loop_of_torch(size, batch, count, seed):
     clients = class_clients((size,))
     program = class_program(method(training, personal=("3.*",)), seed=seed)
     visit = visit_to(program, clients)
-    after, _, losses, _ = run_phases((training,), program.binding(0), visit, visit.received | visit.state)
+    after, _, losses, *_ = run_phases((training,), program.binding(0), visit, visit.received | visit.state)
 
     module = network()
     torch_rule = torch.optim.SGD(module.parameters(), lr=0.3, momentum=0.9)

@@ -80,7 +80,7 @@ def with_control(**changes):
             (SHARED, "shared.control"), view=lambda params, inputs: params | {"a": params["a"] + params["control.a"]}
         ),
         loss=mean_output,
-        extend=lambda params, parts: {"shared.control": {"control.a": torch.zeros_like(params["a"])}},
+        extend=lambda network: {"shared.control": {"control.a": torch.zeros_like(network.params["a"])}},
         **changes,
     )
 
@@ -221,7 +221,7 @@ def test_a_result_that_is_missing_is_not_taken_for_that_of_another_client():
 def test_a_shared_parameter_that_nobody_uploads_stays_as_it_was():
     # Weight decay at the server would move a = 2 even without an upload.
     only_control = with_control(
-        upload=lambda visit, trained, observed: Upload({"control.a": trained["control.a"]}),
+        upload=lambda visit, trained: Upload({"control.a": trained.shared["control.a"]}),
         server=sgd(1.0, weight_decay=0.1),
     )
     done = rounds_of(only_control, THREE_FOUR)[-1]
@@ -241,7 +241,7 @@ def test_a_shared_parameter_that_nobody_uploads_stays_as_it_was():
     ids=["shape", "name", "shape of what was held", "held missing"],
 )
 def test_an_upload_that_does_not_fit_the_shared_part_is_refused(sent, says):
-    wrong = pair_program(upload=lambda visit, trained, observed: sent, per_coordinate=True)
+    wrong = pair_program(upload=lambda visit, trained: sent, per_coordinate=True)
     with pytest.raises(ClientFailed, match=says) as found:
         rounds_of(wrong, ONES)
     assert (found.value.client, found.value.round) == ("client-0", 1)

@@ -182,10 +182,9 @@ def test_the_sum_has_the_same_bits_however_far_an_engine_reads_ahead(ahead, weig
 def holds(*kept):
     """Client i uploads 1 for a and for b where its turn in `kept` says so; turns go round by round."""
 
-    def upload(visit, trained, observed):
-        mask = {
-            name: numbers(*(float(name in kept[visit.round - 1][visit.client]) for _ in "1"))[0] for name in trained
-        }
+    def upload(visit, trained):
+        turn = kept[visit.round - 1][visit.client]
+        mask = {name: numbers(float(name in turn))[0] for name in trained.shared}
         return Upload({name: 1.0 * held for name, held in mask.items()}, mask)
 
     return upload

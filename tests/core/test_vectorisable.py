@@ -88,7 +88,7 @@ def test_clients_of_equal_sizes_may_be_mapped_at_once(name):
 
     def work(params, inputs, targets):
         visit = replace(visits[0], data=Batch(inputs, targets))
-        after, observed, losses, _ = run_phases(program.method.local, binding, visit, params, functional_gradient)
+        after, observed, losses, *_ = run_phases(program.method.local, binding, visit, params, functional_gradient)
         return after, observed, losses
 
     stacked = {
@@ -98,7 +98,7 @@ def test_clients_of_equal_sizes_may_be_mapped_at_once(name):
     data = [torch.stack([getattr(visit.data, part) for visit in visits]) for part in ("inputs", "targets")]
     after, observed, losses = vmap(work)(stacked, *data)
     for client, visit in enumerate(visits):
-        one, seen, one_losses, _ = run_phases(local, binding, visit, visit.received | visit.state)
+        one, seen, one_losses, *_ = run_phases(local, binding, visit, visit.received | visit.state)
         close(one, {key: value[client] for key, value in after.items()})
         close(seen, {key: value[client] for key, value in observed.items()})
         close(one_losses, {key: value[client] for key, value in losses.items()})

@@ -94,22 +94,30 @@ def test_helped_and_hurt_are_counted_client_by_client_against_fedavg(demo):
 
 def test_what_is_sent_is_as_the_methods_say(demo):
     _, folder = demo
-    sent = {
-        row["title"]: row["num_bytes"] for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-    }
+    costs = {title: records.read_result(folder / FOLDERS[title])["cost"] for title in TITLES}
+    sent = {title: cost["values_down"] + cost["values_up"] for title, cost in costs.items()}
 
-    # 2 rounds, 10 clients, both ways, 4 bytes: all 4,810 values, or the 4,160 of the body, or the 650 of the head
-    each = 2 * 10 * 2 * 4
-    everything, body, head = each * 4810, each * 4160, each * 650
-    assert {title: sent[title] for title in ("Local", "LG-FedAvg", "SCAFFOLD")} == {
+    # 2 rounds, 10 clients, both ways: all 4,810 values, or the 4,160 of the body, or the 650 of the head
+    everything, body, head = (2 * 10 * 2 * size for size in (4810, 4160, 650))
+    assert {title: sent[title] for title in ("Local", "LG-FedAvg", "SCAFFOLD", "FedEM")} == {
         "Local": 0,
         "LG-FedAvg": head,
         "SCAFFOLD": 2 * everything,
+        "FedEM": 3 * everything,
     }
     assert {sent[title] for title in ("FedAvg", "FedAvg-FT", "FedProx", "Ditto", "APFL", "pFedMe")} == {everything}
     assert {sent[title] for title in ("FedPer", "FedAlt", "PFLEGO", "FedSim", "FedRep", "FedRecon", "FedBABU")} == {
         body
     }
+
+
+def test_bytes_are_those_of_the_encoding_which_leaves_out_zeros_and_adds_little(demo):
+    _, folder = demo
+    for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8")):
+        cost = records.read_result(folder / FOLDERS[row["title"]])["cost"]
+        values = 4 * (cost["values_down"] + cost["values_up"])
+        assert row["num_bytes"] <= 1.06 * values + 2 * 20 * 500  # names, shapes, a bit for each value at most
+        assert row["num_bytes"] >= 0.5 * values  # of 64 pixels, some are always 0, and so are changes of their weights
 
 
 def test_all_methods_of_the_demo_see_the_same_data_and_the_same_cohorts(demo):

@@ -19,6 +19,7 @@ from plures.core.method import Method, Visit
 from plures.core.program import OneNetwork, Program
 from plures.core.seeds import generator, global_draws
 from plures.core.types import Batch, Params
+from plures.core.wire import Wire
 from plures.engines.sequential import Sequential
 from plures.participation import all_clients
 from plures.participation.cohorts import Cohort
@@ -178,10 +179,21 @@ def play(
     engine=None,
     store: MemoryStore | None = None,
     seed: int = SEED,
+    wire: Wire | None = None,
+    capacity_of: Callable[[int], float] | None = None,
 ) -> Played:
     """Run a method on the tiny federation, all clients in every round unless a sampler is given."""
     population = federation() if population is None else population
-    program = Program(method, OneNetwork(module=network() if module is None else module), loss=loss, seed=seed)
+    program = Program(
+        method,
+        OneNetwork(module=network() if module is None else module),
+        loss=loss,
+        seed=seed,
+        wire=wire,
+        capacity_of=capacity_of,
+        example=lambda: population.client(0).train.inputs[:1],
+        num_clients=population.num_clients,
+    )
     played = Played(program=program, population=population, store=MemoryStore() if store is None else store)
     played.keep(start(program))
     for committed in train(

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Visit
+from plures.core.method import Network, Trained, Visit
 from plures.core.types import Batch, Facts
 from plures.local import add, delta, gradient, original, proximal, pull_to_initial, twin, twin_of, with_twin
 
@@ -23,7 +24,7 @@ def visit(received=None, initial=None):
         facts=facts,
         received=received or {},
         state={},
-        initial=initial or {},
+        begin=lambda: initial or {},
     )
 
 
@@ -88,19 +89,23 @@ def test_a_negative_strength_is_refused(make):
 
 def test_delta_is_received_minus_trained_for_the_shared_names():
     here = visit(received={"a": numbers(5, 1), "mean": numbers(8)})
-    upload = delta(here, {"a": numbers(2, 3)}, {"a": numbers(9, 9)})
+    upload = delta(here, Trained({"a": numbers(2, 3)}, {"a": numbers(9, 9)}, {}))
     assert {name: value.tolist() for name, value in upload.values.items()} == {"a": [3.0, -2.0]}
     assert upload.held is None
 
 
 def test_gradient_is_what_was_observed():
-    upload = gradient(visit(received={"a": numbers(5)}), {"a": numbers(2)}, {"a": numbers(9)})
+    upload = gradient(visit(received={"a": numbers(5)}), Trained({"a": numbers(2)}, {"a": numbers(9)}, {}))
     assert {name: value.tolist() for name, value in upload.values.items()} == {"a": [9.0]}
+
+
+def bare(params, parts):
+    return Network(module=nn.Module(), params=params, parts=parts)
 
 
 def test_twins_start_equal_but_apart():
     own = {"a": numbers(1, 2).requires_grad_(), "b": numbers(3)}
-    twins = with_twin(own, dict.fromkeys(own, "shared"))["personal"]
+    twins = with_twin(bare(own, dict.fromkeys(own, "shared")))["personal"]
     assert list(twins) == ["twin.a", "twin.b"] == [twin_of("a"), twin_of("b")]
     assert twins["twin.a"].tolist() == [1.0, 2.0]
     assert not twins["twin.a"].requires_grad
@@ -109,7 +114,7 @@ def test_twins_start_equal_but_apart():
 
 
 def test_what_its_owner_froze_has_no_twin():
-    twins = with_twin({"a": numbers(1), "b": numbers(2)}, {"a": "frozen", "b": "shared"})["personal"]
+    twins = with_twin(bare({"a": numbers(1), "b": numbers(2)}, {"a": "frozen", "b": "shared"}))["personal"]
     assert list(twins) == ["twin.b"]
 
 
@@ -123,4 +128,4 @@ def test_the_network_sees_the_twin_or_the_original():
 
 def test_a_module_that_is_called_twin_is_refused():
     with pytest.raises(InvalidModel, match=r"twin\.weight"):
-        with_twin({"twin.weight": numbers(1)}, {"twin.weight": "shared"})
+        with_twin(bare({"twin.weight": numbers(1)}, {"twin.weight": "shared"}))

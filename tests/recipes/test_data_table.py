@@ -236,7 +236,7 @@ def test_all_changes_of_images_that_there_are_can_stand_in_a_file():
         ({"partition": "mixture", "parts": [{"share": 0.5, "partition": "iid"}]}, "sum to 0.5"),
         ({"partition": "mixture", "parts": [{"share": 1, "partition": "iid", "clint": 3}]}, "Did you mean 'clients'"),
         ({"partition": "mixture", "parts": [{"share": 1, "partition": "natural"}]}, "cannot be a part of a mixture"),
-        ({"partition": "shards", "shards": 3}, "Did you mean 'shards_per_client'"),
+        ({"partition": "shards", "shards": 3}, "Did you mean 'shape' or 'shards_per_client'"),
         ({"partition": "iid", "newcommers": 1}, "Did you mean 'newcomers'"),
         ({"newcomers": 4}, "newcomers is 4: give a number of clients from 1 to 3"),
         ({"augment": ["flp"]}, "There is no augment 'flp'. Did you mean 'flip'"),

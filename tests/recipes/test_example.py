@@ -70,14 +70,14 @@ def test_the_example_resolves_to_a_file_that_runs_to_the_same_result(tmp_path):
     ("section", "keys"), schema().items(), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_every_key_of_the_schema_stands_in_the_example(section, keys):
-    tables = schema().keys() | {"method_options"}
+    tables = schema().keys() | {"method_options", "capacity"}
     written = sections()[section] | (sections().keys() & tables if section == "" else set())
 
     assert keys <= written
 
 
 def test_the_schema_has_the_tables_of_the_plan():
-    tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline"}
+    tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline", "wire"}
 
     assert tables <= set(Experiment.model_fields)
     assert schema().keys() == {"", "pipeline.pretrain", "pipeline.tune", *tables} - {"method_options"}
@@ -99,7 +99,7 @@ def test_every_participation_rule_is_named_in_the_example():
 
 
 def test_the_reserved_tables_are_listed_in_a_comment():
-    (line,) = [line for line in TEXT.splitlines() if line.startswith("# [capacity]")]
+    (line,) = [line for line in TEXT.splitlines() if line.startswith("# [faults]")]
 
     assert re.findall(r"\[(\w+)\]", line) == list(RESERVED)
 

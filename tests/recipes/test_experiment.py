@@ -273,7 +273,7 @@ def test_an_unknown_key_is_refused_with_a_suggestion(changes, unknown, meant):
 def test_an_unknown_key_like_no_other_is_told_with_all_known_ones():
     (problem,) = problems_with(xyzzy=1)
 
-    assert problem.startswith("Unknown key 'xyzzy'. Known: cohort, data, ")
+    assert problem.startswith("Unknown key 'xyzzy'. Known: capacity, cohort, data, ")
 
 
 FREE_TABLES = [
@@ -321,7 +321,7 @@ def test_a_reserved_table_is_refused_by_name(name):
 
 def test_the_reserved_tables_are_those_of_the_plan():
     assert set(RESERVED) == {
-        *("capacity", "wire", "faults", "privacy", "checkpoint", "track", "tune", "deploy"),
+        *("faults", "privacy", "checkpoint", "track", "tune", "deploy"),
     }
 
 

@@ -37,6 +37,12 @@ def played(tmp_path):
     return result, tmp_path / "run"
 
 
+COSTS = {
+    *("bytes_down", "bytes_up", "values_down", "values_up", "network_passes"),
+    *("flops", "dense_flops", "search_flops", "peak_bytes"),
+}
+
+
 def rows_of(folder):
     with gzip.open(folder / "clients.csv.gz", "rt", encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -52,6 +58,7 @@ def test_a_run_folder_holds_these_files_and_no_others(played):
         "result.json",
         "rounds.jsonl",
         "shared.safetensors",
+        "visits.csv.gz",
     ]
 
 
@@ -60,7 +67,7 @@ def test_there_is_one_json_line_per_round(played):
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
 
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
-    keys = {"round", "cohort", "losses", "bytes_down", "bytes_up", "network_passes", "seconds", "metrics"}
+    keys = {"round", "cohort", "losses", "phase_seconds", "used", "seconds", "metrics", *COSTS}
     assert all(line.keys() == keys for line in lines)
     assert all(len(line["cohort"]) == 2 for line in lines)
     assert all(line["losses"].keys() == {"shared+personal"} for line in lines)
@@ -187,7 +194,7 @@ def test_the_result_has_these_keys(played):
         *("status", "engine", "rounds_done", "headline", "metric", "metrics_round"),  # beyond the plan
     }
     assert found["selected"].keys() == {"round", "by", "metrics"}
-    assert found["cost"].keys() == {"bytes_down", "bytes_up", "network_passes", "seconds"}
+    assert found["cost"].keys() == {"seconds", "phase_seconds", *COSTS}
     assert found["fingerprint"].keys() == {"data", "split", "final_state"}
     assert found == json.loads(json.dumps(result.as_json())) == records.read_result(folder)
 
@@ -236,9 +243,12 @@ def test_the_selected_metrics_are_those_of_the_selected_round(played):
 def test_costs_are_the_bytes_and_passes_of_all_rounds(tmp_path):
     ran("fedavg", tmp_path / "run", method_options={"budget": {"epochs": 3, "batch": 4}})
 
-    # the body has 4 * 5 + 5 values, the head 5 * 4 + 4: 49 of 4 bytes, for 4 clients in 2 rounds, each way
+    # the body has 4 * 5 + 5 values, the head 5 * 4 + 4: 49 for 4 clients in 2 rounds, each way; every value has 4
+    # bytes, and a message has less than 100 bytes of names and shapes
     cost = records.read_result(tmp_path / "run")["cost"]
-    assert (cost["bytes_down"], cost["bytes_up"]) == (49 * 4 * 4 * 2, 49 * 4 * 4 * 2)
+    assert (cost["values_down"], cost["values_up"]) == (49 * 4 * 2, 49 * 4 * 2)
+    assert 49 * 4 * 8 < cost["bytes_down"] < (49 * 4 + 100) * 8
+    assert 0 < cost["bytes_up"] <= cost["bytes_down"]
     assert cost["network_passes"] == pytest.approx(3 * 4 * 2)
     assert cost["seconds"] > 0
     lines = records.read_rounds(tmp_path / "run")
@@ -248,9 +258,10 @@ def test_costs_are_the_bytes_and_passes_of_all_rounds(tmp_path):
 def test_only_the_shared_part_costs_bytes(tmp_path):
     ran("fedper", tmp_path / "run", rounds=1, cohort=3, method_options={"budget": {"steps": 1}})
 
-    # the body alone, 25 values of 4 bytes, for 3 clients
+    # the body alone, 25 values, for 3 clients
     cost = records.read_result(tmp_path / "run")["cost"]
-    assert (cost["bytes_down"], cost["bytes_up"]) == (300, 300)
+    assert (cost["values_down"], cost["values_up"]) == (75, 75)
+    assert 300 < cost["bytes_down"] < 600
 
 
 def test_a_round_without_clients_is_a_line_like_the_others(tmp_path):
@@ -280,4 +291,5 @@ def test_a_run_from_python_writes_the_same_files_but_no_experiment(tmp_path):
     run(fedavg(), built().federation, mlp(shape=(4,), classes=4), rounds=1, out=tmp_path / "run")
 
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"clients.csv.gz", "personal.safetensors", "result.json", "rounds.jsonl", "shared.safetensors"}
+    files = {"clients.csv.gz", "personal.safetensors", "result.json", "rounds.jsonl", "shared.safetensors"}
+    assert names == files | {"visits.csv.gz"}

@@ -1,4 +1,4 @@
-"""The commands: run, demo, methods, split."""
+"""The commands: run, demo, cost, methods, split."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ import typer
 from rich.console import Console
 
 import plures
+from plures.cli.cost import cost
 from plures.cli.data import data_app
+from plures.cli.gates import gates
 from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
 from plures.core.errors import PluresError
 from plures.recipes import RunResult, load_experiment, run_experiment
 from plures.recipes.demo import ROUNDS, run_demo
 from plures.recipes.folder import as_json_text
+from plures.report.cost_tables import cost_line
 from plures.report.tables import comparison_table, metrics_table, score, stages_table
 
 # Rich takes each paragraph as one line.
@@ -36,6 +39,8 @@ plures methods              what there is to choose from
 plures run EXPERIMENT.toml  your own; method = "pflego" is a whole file
 
 plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
+
+plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
 
 app = typer.Typer(
@@ -96,6 +101,7 @@ def run(
         out_console.print(stages_table(result.as_json()["stages"]))
     if result.selected_round is not None:
         out_console.print(f"\nThe above is round {result.metrics_round}; {selected_line(result)}", highlight=False)
+    out_console.print(cost_line(result.cost), highlight=False, soft_wrap=True)
     out_console.print(f"Results: {folder}", highlight=False, soft_wrap=True)
 
 
@@ -135,6 +141,8 @@ def demo(
     )
 
 
+app.command()(cost)
+app.command()(gates)
 app.command()(methods)
 app.command()(new_method)
 app.command()(split)

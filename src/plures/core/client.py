@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from plures.core.errors import ClientFailed
-from plures.core.method import Method, Phase, Upload, Visit
+from plures.core.method import Method, Phase, Trained, Upload, Visit, own_parameters
 from plures.core.problem import Gradient, Problem, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
-from plures.core.types import SHARED_BUFFERS, Params, is_constant, select, stays, travels
+from plures.core.types import SHARED_BUFFERS, Params, is_constant, is_known, select, stays, travels
+from plures.core.wire import NOTHING_SENT, Message, Sent
+
+REFRESH = "refresh"
+"""What comes after the phases, in errors and times."""
+EXAMPLES_SEEN = 128
+"""Of a client's examples, so many choose what it is said to use, where inputs have a say in that."""
 
 
 class Result(NamedTuple):
@@ -29,7 +38,29 @@ class Result(NamedTuple):
     """Mean loss of each phase in which the client had something to do."""
     passes: float
     trained: Params
-    """Everything right after local training, for evaluation before the server step."""
+    """Everything right after the phases, for evaluation before the server step."""
+    known: Params = MappingProxyType({})  # type: ignore[assignment]
+    """What the server is newly told of the client's state."""
+    used: Mapping[str, int] = MappingProxyType({})
+    """Nonzero coordinates of each parameter of the client's model; empty: it is dense."""
+    seconds: Mapping[str, float] = MappingProxyType({})
+    """Time of each phase, and of what came after them."""
+    up: Sent = NOTHING_SENT
+    """What the upload took."""
+
+    def message(self) -> Message:
+        """All that the client sends."""
+        return Message(self.upload, {**self.buffers, **self.known})
+
+
+class Work(NamedTuple):
+    """What phases leave behind."""
+
+    params: Params
+    observed: Params
+    losses: dict[str, Tensor]
+    passes: float
+    seconds: dict[str, float]
 
 
 def run_phases(
@@ -38,21 +69,24 @@ def run_phases(
     visit: Visit,
     params: Params,
     gradient: Gradient = eager_gradient,
-) -> tuple[Params, Params, dict[str, Tensor], float]:
-    """Run phases in order; returns parameters, observed gradients, mean losses and passes."""
+) -> Work:
+    """Run phases in order."""
     binding.task.train(True)
     observed: Params = {}
     losses: dict[str, Tensor] = {}
+    seconds: dict[str, float] = {}
     passes = 0.0
     for phase in phases:
+        began = time.perf_counter()
         problem = Problem(phase=phase, visit=visit, binding=binding, params=params, gradient=gradient)
         with told(visit, phase.name):
             outcome = (phase.solver or descend)(problem)
         params, passes = outcome.params, passes + outcome.passes
         observed = observed | outcome.observed
         if outcome.passes:
-            losses[phase.name if phase.name not in losses else f"{phase.name}.{len(losses)}"] = outcome.loss
-    return params, observed, losses, passes
+            name = phase.name if phase.name not in losses else f"{phase.name}.{len(losses)}"
+            losses[name], seconds[name] = outcome.loss, time.perf_counter() - began
+    return Work(params, observed, losses, passes, seconds)
 
 
 @contextmanager
@@ -79,21 +113,43 @@ def arrival(binding: Binding, visit: Visit) -> Params:
 def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradient = eager_gradient) -> Result:
     """One client's whole work in one round."""
     with global_draws(visit.seed, "network", visit.round, visit.client):
-        params, observed, losses, passes = run_phases(method.local, binding, visit, arrival(binding, visit), gradient)
+        work = run_phases(method.local, binding, visit, arrival(binding, visit), gradient)
+        params, seconds, began = work.params, work.seconds, time.perf_counter()
         if method.refresh is not None:
             last = Problem(phase=method.local[-1], visit=visit, binding=binding, params=params, gradient=gradient)
-            with told(visit, "refresh"):
+            with told(visit, REFRESH):
                 params = method.refresh(last, params)
+            seconds = seconds | {REFRESH: time.perf_counter() - began}
+    state, known = select(params, binding.parts, stays), select(params, binding.parts, is_known)
     shared = select(params, binding.parts, lambda part: travels(part) and part != SHARED_BUFFERS)
     buffers = select(params, binding.parts, lambda part: part == SHARED_BUFFERS)
     with told(visit, "upload"):
-        upload = method.upload(visit, shared, observed)
+        upload = method.upload(visit, Trained(shared, work.observed, known))
     return Result(
         client=visit.client,
-        state=select(params, binding.parts, stays),
+        state=state,
         upload=upload,
         buffers={name: visit.received[name] - value for name, value in buffers.items()},
-        losses=losses,
-        passes=passes,
-        trained=params,
+        losses=work.losses,
+        passes=work.passes,
+        trained=work.params,
+        known=news(known, visit.state),
+        used=nonzeros(method, binding, work.params, visit),
+        seconds=seconds,
     )
+
+
+def news(known: Params, before: Params) -> Params:
+    """What the server does not know yet."""
+    return {name: value for name, value in known.items() if not torch.equal(value, before[name])}
+
+
+def nonzeros(method: Method, binding: Binding, params: Params, visit: Visit) -> dict[str, int]:
+    """How many coordinates of its parameters a client's model really uses; {} of a method whose models are dense."""
+    if method.predict is own_parameters and method.wrap is None:
+        return {}
+    with torch.inference_mode():
+        inputs = visit.data.inputs[:EXAMPLES_SEEN]
+        binding.task.train(False)
+        seen = binding.task.seen(method.predict(params, inputs), inputs)
+        return {name: int(torch.count_nonzero(seen[name])) for name in binding.task.parameters}

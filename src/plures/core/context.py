@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
+
+import torch
 
 from plures.core.client import Result
 from plures.core.method import OptimizerState, Visit
-from plures.core.program import Program
-from plures.core.types import Batch, Facts, Params, Part
+from plures.core.program import Binding, Program
+from plures.core.seeds import generator
+from plures.core.types import Batch, Facts, Params, Part, is_known, select
+from plures.core.wire import Message, Parcel, send
 
 
 class HasTrain(Protocol):
@@ -73,7 +78,15 @@ class RoundReport:
     """Mean training loss of each phase over the cohort, by examples."""
     bytes_down: int = 0
     bytes_up: int = 0
+    """As encoded, with names, shapes, masks and indices."""
+    values_down: int = 0
+    values_up: int = 0
+    """Values alone, as papers count them (times 4 bytes)."""
     network_passes: float = 0.0
+    used: float | None = None
+    """Largest share of its capacity that a client of the cohort used; None: without capacities."""
+    phase_seconds: dict[str, float] = field(default_factory=dict, compare=False)
+    """Time of each phase and of the refresh, over the cohort."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +109,8 @@ class RoundContext:
     server: Server
     clients: tuple[int, ...]
     inclusion: float
+    rounds: int | None = None
+    """Of the whole run."""
     on_result: Callable[[Visit, Result], None] | None = None
     """Sees each result before the server step."""
 
@@ -116,28 +131,56 @@ class RoundContext:
                 all_clients=self.population.num_clients,
                 inclusion=self.inclusion,
             )
-            yield make_visit(self.program, self.population, self.store, self.server, client, self.round, facts)
+            yield make_visit(
+                self.program, self.population, self.store, self.server, client, self.round, facts, rounds=self.rounds
+            )
 
 
 def make_visit(
-    program: Program, population: Population, store: Store, server: Server, client: int, round: int, facts: Facts
+    program: Program,
+    population: Population,
+    store: Store,
+    server: Server,
+    client: int,
+    round: int,
+    facts: Facts,
+    *,
+    rounds: int | None = None,
 ) -> Visit:
     """What a client finds when its work begins."""
-    initial = program.initial_state(client, server.shared)
+    begin = partial(program.initial_state, client, server.shared)
     kept = store.get(client) if program.method.stateful else None
-    state = initial if kept is None else kept
+    state, binding = begin() if kept is None else kept, program.binding(client)
+    parcel = program.method.download(server.shared, select(state, binding.parts, is_known))
+    draws = partial(generator, program.seed, "wire down", round, client)
+    message, down = send(program.wire, apart(parcel, binding), upward=False, draws=draws)
     return Visit(
         client=client,
         round=round,
         seed=program.seed,
-        data=program.binding(client).task.place(population.client(client).train),
+        data=binding.task.place(population.client(client).train),
         facts=facts,
-        received=program.method.download(server.shared, state),
+        received=message.parcel.values | message.exact,
         state=state,
-        initial=initial,
+        begin=begin,
+        capacity=program.capacity(client),
+        down=down,
+        network=binding.network,
+        rounds=rounds,
         name=population.name(client),
-        statistics=program.binding(client).statistics,
+        statistics=binding.statistics,
     )
+
+
+def apart(parcel: Parcel, binding: Binding) -> Message:
+    """A download as a message: running statistics are never rounded; what it says not how much it holds of is whole."""
+    values = {name: value for name, value in parcel.values.items() if name not in binding.statistics}
+    exact = {name: value for name, value in parcel.values.items() if name in binding.statistics}
+    held = parcel.held
+    if held is not None:
+        whole = {name: torch.ones_like(value, dtype=torch.bool) for name, value in values.items() if name not in held}
+        held = {name: (held | whole)[name] for name in values}
+    return Message(Parcel(values, held), exact)
 
 
 def lone_facts(population: Population, client: int) -> Facts:

@@ -8,6 +8,7 @@ PluresError
 │   └── InvalidSplit        which parameters are whose
 ├── ClientFailed            a client could not finish its work in a round
 │   └── Diverged            a loss or an upload is no longer a number
+├── InvalidMessage          bytes that are no message of ours, or values a code cannot hold
 └── RunFolderError          a run folder that cannot be written or read
 """
 
@@ -71,6 +72,10 @@ class ClientFailed(PluresError):
 
 class Diverged(ClientFailed):
     """A loss or an upload is no longer a finite number."""
+
+
+class InvalidMessage(PluresError):
+    """Bytes that are no message of ours, or values that a code cannot hold."""
 
 
 class RunFolderError(PluresError):

@@ -58,6 +58,7 @@ def train(
                 server=server,
                 clients=cohort.clients,
                 inclusion=cohort.inclusion,
+                rounds=rounds,
                 on_result=on_result,
             )
         )

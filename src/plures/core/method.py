@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from plures.core.errors import InvalidConfig
 from plures.core.rates import check_positive
+from plures.core.seeds import generator
 from plures.core.types import Batch, Facts, Params, Part, Parts, Schedule
+from plures.core.wire import NOTHING_SENT, Parcel, Sent
 
 if TYPE_CHECKING:
     from plures.core.context import RoundContext, RoundOutcome
     from plures.core.problem import Outcome, Problem
+    from plures.core.program import Binding
 
 OptimizerState = dict[str, Params]
 """Named groups of tensors ("momentum", "first", "second", ...), so that it can be saved as it is."""
@@ -26,6 +31,7 @@ View = Callable[[Params, Tensor], Params]
 """Parameters and inputs -> the parameters the network sees: masks, gates and twins are views."""
 
 JudgedBy = Literal["global", "personal", "finetuned"]
+CapacityUnit = Literal["density", "width"]
 
 Scale = Callable[[Facts], float]
 """Multiplies the gradients of a phase."""
@@ -74,36 +80,132 @@ class Visit:
     """The shared part as downloaded."""
     state: Params
     """What the client kept from its last visit, or its initial state."""
-    initial: Params
-    """What the client would hold if this were its first visit."""
+    begin: Callable[[], Params] = dict
+    """Makes `initial`, for those who ask."""
+    capacity: float = 1.0
+    """What the client can afford, in the unit of the method's `Capacity`."""
+    down: Sent = NOTHING_SENT
+    """What the download took."""
+    network: Network | None = None
+    """The client's network as it was before anybody trained it."""
+    rounds: int | None = None
+    """How many rounds the run has, where that is known."""
     name: str = ""
     """The client's name, for messages."""
     statistics: frozenset[str] = frozenset()
     """Names of running statistics, which no penalty counts."""
+
+    @cached_property
+    def initial(self) -> Params:
+        """What the client would hold if this were its first visit."""
+        return self.begin()
 
 
 Penalty = Callable[[Params, Visit], Tensor]
 """Added to the loss: proximal terms and regularisers."""
 
 
-class Upload(NamedTuple):
-    """What one client sends: values, and how much it held of each coordinate (None: all of it)."""
-
-    values: Params
-    held: Params | None = None
+Upload = Parcel
+"""What one client sends: values, and how much it held of each coordinate (None: all of it)."""
 
 
-MakeUpload = Callable[[Visit, Params, Params], Upload]
-"""(visit, trained, observed) -> upload; `trained` has the shared names only, `observed` the kept gradients."""
+def no_example() -> Tensor:
+    raise InvalidConfig("This method needs to see an example of the inputs: give Program(..., example=...).")
 
-Download = Callable[[Params, Params], Params]
-"""(shared part, client state) -> what the client receives: all of it, masked, or sliced."""
 
-Extend = Callable[[Params, Parts], Mapping[Part, Params]]
-"""(the model's own parameters, their parts) -> what the method adds or changes, by part: twins, gates, masks."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Network:
+    """A network as a method finds it, before anybody has trained it."""
 
-Start = Callable[[Params, Params, torch.Generator], Params]
-"""(common initial state, what the client receives, its generator) -> this client's state before its first visit."""
+    module: nn.Module
+    params: Params
+    """The module's own parameters."""
+    parts: Parts
+    """Whose each of them is, by the method's split."""
+    make_example: Callable[[], Tensor] = no_example
+    """Makes `example`, for those who ask."""
+    num_clients: int | None = None
+    """Of the population, where that is known."""
+
+    @cached_property
+    def example(self) -> Tensor:
+        """Inputs as the network takes them, of one example."""
+        return self.make_example()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bare:
+    """A network that a method is about to build another one around: a mixture, a gated network."""
+
+    module: nn.Module
+    another: Callable[[int], nn.Module]
+    """Makes a network like it, numbered from 1, with first values of its own."""
+    example: Callable[[], Tensor]
+    """Inputs as the network takes them, of one example."""
+
+
+Wrap = Callable[[Bare], nn.Module]
+"""From the user's network to the one that is trained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """What a client's state before its first visit may depend on."""
+
+    state: Params
+    """The common initial state of all clients with this network."""
+    received: Params
+    """The shared part as the client would download it now."""
+    network: Network
+    capacity: float
+    seed: int
+    client: int
+
+    def own_draws(self) -> torch.Generator:
+        """A generator of this client's."""
+        return generator(self.seed, "start", self.client)
+
+
+def common_draws(seed: int) -> torch.Generator:
+    """A generator that draws the same for the start of every client."""
+    return generator(seed, "common start")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """How a method makes a model small enough for a client."""
+
+    unit: CapacityUnit
+    usual: float
+    """Of a client that is given none."""
+    sizes: Callable[[Network, float], Mapping[str, int]]
+    """How many coordinates of each parameter a client of that capacity may use; what is not named it uses whole."""
+    limits_uploads: bool = True
+    """Whether what a client uploads is no more than what it uses."""
+
+
+class Trained(NamedTuple):
+    """What a client may send of what its work has come to; nothing that the server is not to know."""
+
+    shared: Params
+    """The shared part after training."""
+    observed: Params
+    """Gradients that phases have kept."""
+    known: Params
+    """What the client keeps and the server is told of: its masks from now on."""
+
+
+MakeUpload = Callable[[Visit, Trained], Upload]
+"""What a client sends after its work."""
+
+Download = Callable[[Params, Params], Parcel]
+"""(shared part, what the server knows of the client) -> what the client receives: all of it, masked, or sliced."""
+
+Extend = Callable[[Network], Mapping[Part, Params]]
+"""The network -> what the method adds or changes, by part: twins, gates, masks."""
+
+Start = Callable[[Beginning], Params]
+"""This client's state before its first visit."""
 
 Refresh = Callable[["Problem", Params], Params]
 """After the phases: (what may be asked, parameters) -> parameters with new masks or other kept state."""
@@ -113,6 +215,10 @@ Solver = Callable[["Problem"], "Outcome"]
 
 RunRound = Callable[["RoundContext"], "RoundOutcome"]
 """The second door: a round of its own, on the same engines, stores and evaluation (see `core/round.py`)."""
+
+
+Notes = Callable[["Binding", "Params", Visit], Mapping[str, list[float]]]
+"""(binding, trained parameters, visit) -> numbers to record of a client's model, such as a histogram of its gates."""
 
 
 class Weight(NamedTuple):
@@ -133,19 +239,19 @@ def one(facts: Facts) -> float:
     return 1.0
 
 
-def whole_shared_part(shared: Params, state: Params) -> Params:
+def whole_shared_part(shared: Params, known: Params) -> Parcel:
     """The download of most methods."""
-    return shared
+    return Parcel(shared)
 
 
-def nothing_added(params: Params, parts: Parts) -> Mapping[Part, Params]:
+def nothing_added(network: Network) -> Mapping[Part, Params]:
     """The extension of most methods."""
     return {}
 
 
-def common_start(state: Params, received: Params, generator: torch.Generator) -> Params:
+def common_start(beginning: Beginning) -> Params:
     """Every client starts from the model's own initial values."""
-    return state
+    return beginning.state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +301,8 @@ class Method:
     download: Download = whole_shared_part
     per_coordinate: bool = False
     """Divide by what the cohort held of each coordinate; what nobody held stays as it was."""
+    wrap: Wrap | None = None
+    """Builds the network to train around the one that was given; None: that one itself."""
     extend: Extend = nothing_added
     start: Start = common_start
     refresh: Refresh | None = None
@@ -204,6 +312,10 @@ class Method:
     """How a client gets its own model from the shared one without federated rounds: fine-tuning, newcomers."""
     stateful: bool = True
     """False: a client forgets its own part after each visit."""
+    capacity: Capacity | None = None
+    """How clients of different capacities get models they can afford; None: everybody has the whole model."""
+    notes: Notes | None = None
+    """What to record of clients' models beside the usual."""
     run_round: RunRound | None = None
     """For methods that do not fit one upload, one weighted sum and one server step."""
     judged_by: JudgedBy = "personal"

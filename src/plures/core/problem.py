@@ -18,6 +18,9 @@ from plures.core.types import Batch, Params
 Gradient = Callable[[Callable[[Params], Tensor], Params], tuple[Params, Tensor]]
 """(loss, point) -> (gradients, loss at that point)."""
 
+Watch = Callable[[int, Params], None]
+"""Sees how many updates were made, and the parameters right after the last of them."""
+
 
 def eager_gradient(loss: Callable[[Params], Tensor], point: Params) -> tuple[Params, Tensor]:
     """Gradients by autograd; a parameter the loss does not depend on has gradient zero."""
@@ -101,7 +104,7 @@ def clip_part(grads: Params, names: list[str], limit: float | None) -> Params:
     return mine if limit is None else clip_by_norm(mine, limit)
 
 
-def descend(problem: Problem) -> Outcome:
+def descend(problem: Problem, *, watch: Watch | None = None) -> Outcome:
     """One optimiser step per batch of the budget: the solver of nearly every phase."""
     phase, visit, params = problem.phase, problem.visit, problem.params
     moving, watched = problem.moving_names(), problem.observed_names()
@@ -125,5 +128,7 @@ def descend(problem: Problem) -> Outcome:
             params = params | mine
         losses.append(loss)
         num_seen += batch.num_examples
+        if watch is not None:
+            watch(len(losses), params)
     mean_loss = torch.stack(losses).mean() if losses else torch.zeros(())
     return Outcome(params, observed, mean_loss, num_seen / visit.data.num_examples)

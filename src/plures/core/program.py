@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Method, View
-from plures.core.seeds import generator, global_draws
+from plures.core.method import Bare, Beginning, Method, Network, View, no_example
+from plures.core.seeds import global_draws
 from plures.core.task import Augment, Loss, Task
 from plures.core.types import (
     CONSTANT_BUFFERS,
@@ -22,13 +23,17 @@ from plures.core.types import (
     Parts,
     is_buffer,
     is_constant,
+    is_known,
     select,
     stays,
     travels,
 )
+from plures.core.wire import Uncoded, Wire
 
 MODULES_KEPT = 64
 """Networks kept in memory when clients have architectures of their own; others are built again on demand."""
+SIZES_KEPT = 1024
+"""Capacities whose sizes are kept in memory."""
 
 
 class Networks(Protocol):
@@ -39,12 +44,17 @@ class Networks(Protocol):
     def build(self, key: Hashable) -> nn.Module:
         """The network of that key; initial values come from torch's global generator, which the caller has keyed."""
 
+    def another(self, key: Hashable) -> nn.Module:
+        """One more of that key, with initial values of its own if it can have some."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OneNetwork:
     """Every client has the same architecture."""
 
     module: nn.Module
+    make: Callable[[], nn.Module] | None = None
+    """Makes it anew with other initial values; None: its layers draw theirs again."""
     alike: bool = True
 
     def key(self, client: int) -> Hashable:
@@ -52,6 +62,9 @@ class OneNetwork:
 
     def build(self, key: Hashable) -> nn.Module:
         return self.module
+
+    def another(self, key: Hashable) -> nn.Module:
+        return redrawn(self.module) if self.make is None else self.make()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +82,27 @@ class NetworkPerClient:
     def build(self, key: Hashable) -> nn.Module:
         return self.make(key)
 
+    def another(self, key: Hashable) -> nn.Module:
+        return self.make(key)
+
+
+def redrawn(module: nn.Module) -> nn.Module:
+    """A copy whose layers have drawn their initial values again, as far as they can; what is frozen stays.
+
+    In single precision whatever the network's own: torch draws other numbers in double precision.
+    """
+    drawn, network = copy.deepcopy(module).float(), copy.deepcopy(module)
+    for layer in drawn.modules():
+        draw = getattr(layer, "reset_parameters", None)
+        if callable(draw):
+            draw()
+    fresh = dict(drawn.named_parameters())
+    with torch.no_grad():
+        for name, value in network.named_parameters():
+            if value.requires_grad:
+                value.copy_(fresh[name])
+    return network
+
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
@@ -79,6 +113,7 @@ class Binding:
     values: Params
     """Initial value of every name."""
 
+    network: Network
     statistics: frozenset[str] = frozenset()
     """Names that layers write into as they run."""
 
@@ -104,6 +139,10 @@ class Program:
         seed: int,
         device: str = "cpu",
         augment: Augment | None = None,
+        wire: Wire | None = None,
+        capacity_of: Callable[[int], float] | None = None,
+        example: Callable[[], Tensor] | None = None,
+        num_clients: int | None = None,
     ) -> None:
         self.method = method
         self.networks = networks
@@ -111,25 +150,48 @@ class Program:
         self.augment = augment
         self.seed = seed
         self.device = torch.device(device)
+        self.wire: Wire = wire or Uncoded()
+        self.example = example or no_example
+        self.num_clients = num_clients
+        self.capacity_of = capacity_of
+        self._sizes: dict[Hashable, Mapping[str, int]] = {}
         self._bindings: OrderedDict[Hashable, Binding] = OrderedDict()
 
     def binding(self, client: int) -> Binding:
         key = self.networks.key(client)
         if key not in self._bindings:
-            with global_draws(self.seed, "model"):
-                module = self.networks.build(key)
-            self._bindings[key] = self._bind(module)
+            self._bindings[key] = self._bind(self._module(key))
             if len(self._bindings) > MODULES_KEPT:
                 self._bindings.popitem(last=False)
         self._bindings.move_to_end(key)
         return self._bindings[key]
 
+    def _module(self, key: Hashable) -> nn.Module:
+        with global_draws(self.seed, "model"):
+            module = self.networks.build(key)
+        if self.method.wrap is None:
+            return module
+
+        def another(number: int) -> nn.Module:
+            with global_draws(self.seed, "model", number):
+                return self.networks.another(key)
+
+        with global_draws(self.seed, "wrap"):
+            return self.method.wrap(Bare(module=module, another=another, example=self.example))
+
     def _bind(self, module: nn.Module) -> Binding:
         task = Task(module, self.loss, self.device, self.augment)
         parts: dict[str, Part] = dict.fromkeys(task.buffers, CONSTANT_BUFFERS) | self.method.split.resolve(task.module)
         values = task.parameters | task.buffers
+        network = Network(
+            module=task.module,
+            params=task.parameters,
+            parts=dict(parts),
+            make_example=self.example,
+            num_clients=self.num_clients,
+        )
         with global_draws(self.seed, "extend"):
-            extension = self.method.extend(task.parameters, parts)
+            extension = self.method.extend(network)
         taken = [name for added in extension.values() for name in added if name in task.buffers]
         if taken:
             raise InvalidModel(f"the model has a buffer '{taken[0]}', a name the method needs. Rename that buffer.")
@@ -137,7 +199,33 @@ class Program:
             parts |= dict.fromkeys(added, part)
             values = values | {name: value.detach().to(self.device) for name, value in added.items()}
         statistics = frozenset(name for name, part in parts.items() if is_buffer(part))
-        return Binding(task=task, parts=parts, values=values, statistics=statistics)
+        return Binding(task=task, parts=parts, values=values, network=network, statistics=statistics)
+
+    def capacity(self, client: int) -> float:
+        """What a client can afford, in the unit of the method."""
+        if self.capacity_of is not None:
+            return self.capacity_of(client)
+        return 1.0 if self.method.capacity is None else self.method.capacity.usual
+
+    def sizes(self, client: int) -> Mapping[str, int]:
+        """How many coordinates of each parameter a client may use; of a method without capacities, all of them."""
+        binding, rule = self.binding(client), self.method.capacity
+        whole = {name: value.numel() for name, value in binding.task.parameters.items()}
+        if rule is None:
+            return whole
+        key = (self.networks.key(client), self.capacity(client))
+        if key not in self._sizes:
+            if len(self._sizes) >= SIZES_KEPT:
+                self._sizes.clear()
+            self._sizes[key] = whole | dict(rule.sizes(binding.network, self.capacity(client)))
+        return self._sizes[key]
+
+    def governed(self, client: int) -> list[str]:
+        """Names of the parameters that a client's capacity is about; of a method without capacities, all."""
+        binding, rule = self.binding(client), self.method.capacity
+        if rule is None:
+            return list(binding.task.parameters)
+        return list(rule.sizes(binding.network, self.capacity(client)))
 
     def initial_shared(self) -> Params:
         """What the server holds before round 1; the first client's network is the reference."""
@@ -150,8 +238,17 @@ class Program:
         buffers = binding.picked(lambda part: part == PERSONAL_BUFFERS)
         if not kept:
             return buffers
-        received = self.method.download(self.initial_shared() if shared is None else shared, kept)
-        return self.method.start(kept, received, generator(self.seed, "start", client)) | buffers
+        known = select(kept, binding.parts, is_known)
+        received = self.method.download(self.initial_shared() if shared is None else shared, known)
+        beginning = Beginning(
+            state=kept,
+            received=received.values,
+            network=binding.network,
+            capacity=self.capacity(client),
+            seed=self.seed,
+            client=client,
+        )
+        return self.method.start(beginning) | buffers
 
     def has_global_model(self) -> bool:
         """Whether the shared part alone is a whole network."""

@@ -1,55 +1,35 @@
 """One round: the cohort's work, one weighted sum, one server step.
 
 A method whose round has another shape brings its own function from `RoundContext` to `RoundOutcome`;
-it gets the same visits, engine and state, and returns the same things.
+it gathers the same results, from the same engine and state, and returns the same things.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import torch
 
 from plures.core.client import Result
-from plures.core.context import RoundContext, RoundOutcome, RoundReport, Server
-from plures.core.errors import ClientFailed, Diverged
+from plures.core.context import RoundContext, RoundOutcome, Server
+from plures.core.gather import Gathering
 from plures.core.method import Method, Optimizer, Upload, Visit
 from plures.core.program import Program
-from plures.core.sums import Sum, empty_sum, in_blocks
-from plures.core.types import SHARED, SHARED_BUFFERS, Params, Part, sum_bytes, travels
+from plures.core.sums import Sum, empty_sum
+from plures.core.types import SHARED, SHARED_BUFFERS, Part, travels
 
 
 def weighted_round(context: RoundContext) -> RoundOutcome:
     """The round of nearly every method."""
-    method = context.program.method
+    gathering = Gathering(context)
     uploads, buffers = empty_sum(), empty_sum()
-    tally = Tally(round=context.round, clients=context.clients)
-    states: dict[int, Params] = {}
-    under_way: dict[int, Visit] = {}
-    results = context.engine.run(context.program, noted(context.visits(), under_way))
-    for block in in_blocks(results):
+    for block in gathering.blocks():
         block_uploads, block_buffers = empty_sum(), empty_sum()
-        for result in block:
-            visit = under_way.pop(result.client)
-            check_upload(result.upload, visit, context.server.shared)
-            check_finite(result, visit)
-            add_result(method, visit, result, block_uploads, block_buffers)
-            tally.add(visit, result)
-            if context.on_result is not None:
-                context.on_result(visit, result)
-            if method.stateful and result.state:
-                states[result.client] = result.state
+        for visit, result in block:
+            add_result(context.program.method, visit, result, block_uploads, block_buffers)
         uploads.merge(block_uploads)
         buffers.merge(block_buffers)
-    server = server_step(context.program, context.server, uploads, buffers)
-    return RoundOutcome(server=server, states=states, report=tally.report())
-
-
-def noted(visits: Iterable[Visit], under_way: dict[int, Visit]) -> Iterator[Visit]:
-    for visit in visits:
-        under_way[visit.client] = visit
-        yield visit
+    return gathering.outcome(server_step(context.program, context.server, uploads, buffers))
 
 
 def add_result(method: Method, visit: Visit, result: Result, uploads: Sum, buffers: Sum) -> None:
@@ -92,72 +72,3 @@ def server_rules(program: Program) -> list[tuple[Part, Optimizer, list[str]]]:
         names = [n for n, part in binding.parts.items() if travels(part) and part != SHARED_BUFFERS]
         return [(SHARED, chosen, names)]
     return [(part, rule, binding.names(part)) for part, rule in chosen.items()]
-
-
-def check_upload(upload: Upload, visit: Visit, shared: Params) -> None:
-    """Refuse what does not fit the shared part: sums and optimisers would broadcast it."""
-    for name, value in upload.values.items():
-        held = value if upload.held is None else upload.held.get(name)
-        if name not in shared:
-            raise misfit(f"The upload has '{name}', which is not shared", visit)
-        if value.shape != shared[name].shape:
-            shapes = f"{tuple(value.shape)}, but the shared part has {tuple(shared[name].shape)}"
-            raise misfit(f"The upload has '{name}' of shape {shapes}", visit)
-        if held is None:
-            raise misfit(f"The upload says not how much of '{name}' it held", visit)
-        if held.shape != value.shape:
-            raise misfit(f"The upload says what it held of '{name}' in shape {tuple(held.shape)}", visit)
-
-
-def misfit(what: str, visit: Visit) -> ClientFailed:
-    remedy = "Correct the method's upload: it has the shared names, each in the shape of the shared part."
-    return ClientFailed(what, client=visit.name or str(visit.client), round=visit.round, phase="upload", remedy=remedy)
-
-
-def check_finite(result: Result, visit: Visit) -> None:
-    """Stop before a number that is none can reach the sum."""
-    for phase, loss in result.losses.items():
-        if not torch.isfinite(loss):
-            raise diverged("The training loss is not a finite number", phase, visit)
-    sent = [
-        value for value in (result.upload.values | result.state | result.buffers).values() if value.is_floating_point()
-    ]
-    if sent and not torch.isfinite(torch.stack(torch._foreach_norm(sent))).all():
-        phase = next(reversed(result.losses), "none")
-        raise diverged("The trained parameters are not finite numbers", phase, visit)
-
-
-def diverged(what: str, phase: str, visit: Visit) -> Diverged:
-    remedy = "Lower the learning rate, clip the gradients, or look at this client's data."
-    return Diverged(what, client=visit.name or str(visit.client), round=visit.round, phase=phase, remedy=remedy)
-
-
-@dataclass(kw_only=True)
-class Tally:
-    """Adds up what a round cost."""
-
-    round: int
-    clients: tuple[int, ...]
-    bytes_down: int = 0
-    bytes_up: int = 0
-    passes: float = 0.0
-    losses: dict[str, float] = field(default_factory=dict)
-    examples: dict[str, int] = field(default_factory=dict)
-
-    def add(self, visit: Visit, result: Result) -> None:
-        self.bytes_down += sum_bytes(visit.received.values())
-        self.bytes_up += sum_bytes(result.upload.values.values()) + sum_bytes(result.buffers.values())
-        self.passes += result.passes
-        for phase, loss in result.losses.items():
-            self.losses[phase] = self.losses.get(phase, 0.0) + visit.facts.examples * float(loss)
-            self.examples[phase] = self.examples.get(phase, 0) + visit.facts.examples
-
-    def report(self) -> RoundReport:
-        return RoundReport(
-            round=self.round,
-            cohort=self.clients,
-            losses={phase: total / self.examples[phase] for phase, total in self.losses.items()},
-            bytes_down=self.bytes_down,
-            bytes_up=self.bytes_up,
-            network_passes=self.passes,
-        )

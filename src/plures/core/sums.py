@@ -28,16 +28,19 @@ class Sum:
 
     values: Params
     held: Params
-    """Per coordinate; kept only where a method divides by it."""
+    """Per coordinate; kept where uploads say what they held, or a method divides by it."""
     divisor: float = 0.0
     num_added: int = 0
+    per_coordinate: bool = False
+    """Whether to divide by what was held of each coordinate."""
 
     def add(self, upload: Upload, *, share: float, divisor: float, per_coordinate: bool) -> None:
         accumulate(self.values, upload.values, share)
-        if per_coordinate:
+        if per_coordinate or upload.held is not None:
             accumulate(self.held, {name: held_of(upload, name) for name in upload.values}, share)
         self.divisor += divisor
         self.num_added += 1
+        self.per_coordinate = per_coordinate
 
     def merge(self, other: Sum) -> None:
         """Add a later block."""
@@ -45,10 +48,11 @@ class Sum:
         accumulate(self.held, other.held, 1.0)
         self.divisor += other.divisor
         self.num_added += other.num_added
+        self.per_coordinate = other.per_coordinate
 
     def direction(self, *, divided: bool) -> Params:
         """What the server moves against: the sum, divided by the divisor or coordinate by coordinate."""
-        if self.held:
+        if self.per_coordinate:
             return {name: per_held(value, self.held[name]) for name, value in self.values.items()}
         if divided:
             return {name: value / self.divisor for name, value in self.values.items()}

@@ -53,6 +53,15 @@ class Task:
         result: Tensor = functional_call(self.module, seen, (inputs,), tie_weights=self.tied)
         return result
 
+    def seen(self, params: Params, inputs: Tensor) -> Params:
+        """The parameters as these inputs meet them; a network that gates its own is asked."""
+        return params | self.ask("parameters", params, inputs) if hasattr(self.module, "gates") else params
+
+    def ask(self, what: str, params: Params, inputs: Tensor) -> Params:
+        """Something else than its output from a network that can tell it."""
+        told: Params = functional_call(self.module, {name: params[name] for name in self.names}, (inputs, what))
+        return told
+
     def loss(self, params: Params, batch: Batch) -> Tensor:
         return self.loss_function(self.output(params, batch.inputs), batch.targets)
 

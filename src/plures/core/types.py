@@ -22,6 +22,8 @@ RESET_BUFFERS: Part = "reset.buffers"
 """Running statistics forgotten after each visit, and estimated anew for evaluation."""
 FROZEN: Part = "frozen"
 """This part and "frozen.*" are the same on all clients from the start: never sent, never moved by rounds."""
+KNOWN: Part = "known"
+"""This part and "known.*" stay with a client, and the server is told of them: the masks it sends models by."""
 CONSTANT_BUFFERS: Part = "frozen.buffers"
 """Buffers that are no running statistics; whatever a layer writes into them is forgotten after the visit."""
 
@@ -69,6 +71,11 @@ def stays(part: Part) -> bool:
 def is_constant(part: Part) -> bool:
     """Whether a part has its initial value at the start of every visit, for everybody."""
     return part in (RESET_BUFFERS, FROZEN) or part.startswith(FROZEN + ".")
+
+
+def is_known(part: Part) -> bool:
+    """Whether the server is told of what a client keeps."""
+    return part == KNOWN or part.startswith(KNOWN + ".")
 
 
 def is_buffer(part: Part) -> bool:

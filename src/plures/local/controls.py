@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Visit
+from plures.core.method import Network, Visit
 from plures.core.problem import Problem
-from plures.core.types import SHARED, Params, Part, Parts
+from plures.core.types import SHARED, Params, Part
 
 __all__ = ["CONTROL", "correction", "refreshed_controls", "with_controls"]
 
@@ -26,9 +26,10 @@ def own(name: str) -> str:
     return f"own_control.{name}"
 
 
-def with_controls(params: Params, parts: Parts) -> Mapping[Part, Params]:
+def with_controls(network: Network) -> Mapping[Part, Params]:
     """Control variates of all that is trained, zero at the start: one set for everybody and one for the client."""
-    trained = {name: value for name, value in params.items() if parts[name] == SHARED}
+    params = network.params
+    trained = {name: value for name, value in params.items() if network.parts[name] == SHARED}
     taken = [given for name in trained for given in (everybodys(name), own(name)) if given in params]
     if taken:
         raise InvalidModel(f"the model has a parameter '{taken[0]}', but that names a control. Rename that module.")

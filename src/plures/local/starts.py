@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import torch
 
+from plures.core.method import Beginning
 from plures.core.types import Params
 from plures.local.views import twin_of
 
 __all__ = ["start_from_received", "uniform_start"]
 
 
-def uniform_start(state: Params, received: Params, generator: torch.Generator) -> Params:
+def uniform_start(beginning: Beginning) -> Params:
     """Every value drawn from U[0, 1) for each client, as the PFLEGO papers start their heads; counters stay."""
-    return {name: drawn(value, generator) if value.is_floating_point() else value for name, value in state.items()}
+    draws = beginning.own_draws()
+    return {n: drawn(value, draws) if value.is_floating_point() else value for n, value in beginning.state.items()}
 
 
 def drawn(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.rand(like.shape, generator=generator, dtype=like.dtype).to(like.device)
 
 
-def start_from_received(state: Params, received: Params, generator: torch.Generator) -> Params:
+def start_from_received(beginning: Beginning) -> Params:
     """A twin starts as a copy of the first model that its client receives."""
-    return state | {twin_of(name): value for name, value in received.items() if twin_of(name) in state}
+    state = beginning.state
+    return state | {twin_of(name): value for name, value in beginning.received.items() if twin_of(name) in state}

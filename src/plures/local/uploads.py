@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from plures.core.method import Upload, Visit
-from plures.core.types import Params
+from plures.core.method import Trained, Upload, Visit
 
 __all__ = ["delta", "gradient"]
 
 
-def delta(visit: Visit, trained: Params, observed: Params) -> Upload:
+def delta(visit: Visit, trained: Trained) -> Upload:
     """Received minus trained: points like a gradient, so that a server optimiser steps against it."""
-    return Upload({name: visit.received[name] - value for name, value in trained.items()})
+    return Upload({name: visit.received[name] - value for name, value in trained.shared.items()})
 
 
-def gradient(visit: Visit, trained: Params, observed: Params) -> Upload:
+def gradient(visit: Visit, trained: Trained) -> Upload:
     """The gradient of the observed part, as kept by the phase that observed it."""
-    return Upload(observed)
+    return Upload(trained.observed)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.types import PERSONAL, Params, Part, Parts, is_constant
+from plures.core.method import Network
+from plures.core.types import PERSONAL, Params, Part, is_constant
 
 __all__ = ["original", "twin", "twin_of", "with_twin"]
 
@@ -19,8 +20,9 @@ def twin_of(name: str) -> str:
     return PREFIX + name
 
 
-def with_twin(params: Params, parts: Parts) -> Mapping[Part, Params]:
+def with_twin(network: Network) -> Mapping[Part, Params]:
     """The extension that gives every parameter that may move a personal twin, equal to it at the start."""
+    params, parts = network.params, network.parts
     taken = [name for name in parts if name.startswith(PREFIX)]
     if taken:
         raise InvalidModel(f"the model has '{taken[0]}', but '{PREFIX}' names twins. Rename that module.")

@@ -17,10 +17,10 @@ from dataclasses import replace
 import torch
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Method, Phase
+from plures.core.method import Method, Network, Phase
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.rates import check_rate
-from plures.core.types import PERSONAL, SHARED, Batch, Params, Part, Parts
+from plures.core.types import PERSONAL, SHARED, Batch, Params, Part
 from plures.local import as_optimizer, delta, original, steps, twin_of, with_twin
 from plures.methods.options import FIVE_EPOCHS, ONE_EPOCH, Duration, Rule, WeightOption
 from plures.methods.registry import register
@@ -79,10 +79,10 @@ def apfl(
     if check_rate("alpha of apfl", alpha) > 1:
         raise InvalidConfig(f"alpha of apfl is a share, from 0 to 1, not {alpha!r}.")
 
-    def with_twin_and_alpha(params: Params, parts: Parts) -> dict[Part, Params]:
-        if ALPHA in params:
+    def with_twin_and_alpha(network: Network) -> dict[Part, Params]:
+        if ALPHA in network.params:
             raise InvalidModel(f"the model has a parameter '{ALPHA}', the name of the mixing weight. Rename it.")
-        return {**with_twin(params, parts), ALPHA: {ALPHA: next(iter(params.values())).new_full((), alpha)}}
+        return {**with_twin(network), ALPHA: {ALPHA: next(iter(network.params.values())).new_full((), alpha)}}
 
     own = Phase(train=PERSONAL, budget=adapt, optimizer=as_optimizer(lr), view=mixture)
     models = replace(own, train=(SHARED, PERSONAL), budget=budget, solver=both_at_once)

@@ -17,6 +17,19 @@ def check_words(make: Callable[..., Method], options: Mapping[str, object]) -> N
         choices = [word for kind in (hints.get(name), *get_args(hints.get(name))) for word in words_of(kind)]
         if choices and isinstance(value, str) and value not in choices:
             raise InvalidConfig(f"{name} of {make.__name__} is {value!r}. {did_you_mean(value, choices)}")
+        if only_words(hints.get(name)) and value not in allowed_words(hints.get(name)):
+            raise InvalidConfig(f"{name} of {make.__name__} is {value!r}. {did_you_mean(str(value), choices)}")
+
+
+def only_words(hint: object) -> bool:
+    """Whether an option is one of some words, or of whole numbers, and nothing else."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return all(get_origin(kind) is Literal or kind is type(None) for kind in kinds)
+
+
+def allowed_words(hint: object) -> list[object]:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return [value for kind in kinds for value in (get_args(kind) if get_origin(kind) is Literal else (None,))]
 
 
 KINDS: dict[str, tuple[Callable[[object], bool], str]] = {

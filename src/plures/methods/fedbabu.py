@@ -17,8 +17,8 @@ from typing import Literal
 import torch
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Method, Phase, nothing_added
-from plures.core.types import FROZEN, SHARED, Params, Part, Parts
+from plures.core.method import Method, Network, Phase, nothing_added
+from plures.core.types import FROZEN, SHARED, Params, Part
 from plures.local import as_optimizer, delta
 from plures.methods.options import FIVE_EPOCHS, ONE_EPOCH, Duration, Rule, Selection, WeightOption
 from plures.methods.registry import register
@@ -64,9 +64,9 @@ def fedbabu(
     )
 
 
-def orthonormal_head(params: Params, parts: Parts) -> Mapping[Part, Params]:
+def orthonormal_head(network: Network) -> Mapping[Part, Params]:
     """The nearest head with orthonormal rows (or columns, if those are fewer), bias as the last column."""
-    head_params = {name: value for name, value in params.items() if parts[name] == HEAD}
+    head_params = {name: value for name, value in network.params.items() if network.parts[name] == HEAD}
     weights = [name for name, value in head_params.items() if value.dim() == 2]
     if len(weights) != 1 or len(head_params) > 2:
         raise InvalidModel(f"orthonormal needs a head of one linear layer, not {sorted(head_params)}.")

@@ -6,7 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from plures.core.errors import InvalidConfig
 from plures.recipes.build import Built, build
+from plures.recipes.costing import PlannedCost, planned_cost
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
 from plures.recipes.loading import load_named
 from plures.recipes.pipeline import run_pipeline
@@ -14,14 +16,17 @@ from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
 from plures.recipes.running import run
 from plures.recipes.watching import Watcher
+from plures.wire import Codec
 
 __all__ = [
     "EvaluationPlan",
     "Experiment",
+    "PlannedCost",
     "RunResult",
     "Watcher",
     "load_experiment",
     "make_experiment",
+    "planned_cost",
     "run",
     "run_experiment",
 ]
@@ -31,6 +36,11 @@ def run_experiment(
     experiment: Experiment, *, out: str | Path | None = None, title: str | None = None, watcher: Watcher | None = None
 ) -> RunResult:
     """Run an experiment file's content; the folder is `out`, else the file's own, else none is written."""
+    if experiment.data.sizes is not None:
+        raise InvalidConfig(
+            "[data] sizes stands in for data that are not at hand, which is enough for `plures cost`. To run the "
+            "experiment, name a source and remove sizes, shape and classes."
+        )
     folder = out or experiment.out
     where = None if folder is None else Path(folder)
     if experiment.pipeline is not None:
@@ -53,6 +63,8 @@ def run_built(
         device=experiment.device,
         loss=None if experiment.loss is None else load_named("loss", experiment.loss),
         evaluation=built.plan,
+        capacity=experiment.capacity,
+        wire=Codec(upload=experiment.wire.upload, download=experiment.wire.download),  # type: ignore[arg-type]
         out=out,
         title=title,
         configuration=built.configuration,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
@@ -14,6 +14,7 @@ from plures.core.rates import check_count, check_rate
 from plures.data import Federation, check_federation
 from plures.evaluate import SplitName
 from plures.participation import Sampler
+from plures.recipes.capacities import affordable
 from plures.recipes.network_checks import check_networks
 from plures.recipes.plan import EvaluationPlan
 
@@ -31,6 +32,7 @@ def check_run(
     plan: EvaluationPlan,
     *,
     least_rounds: int = 1,
+    capacity: Any = None,
 ) -> None:
     """Raise one error that lists every problem of data, cohort, split, method and network."""
     problems: list[str] = []
@@ -43,11 +45,12 @@ def check_run(
         lambda: check_plan(plan),
         lambda: check_networks(program, federation),
         lambda: check_global_model(program, plan),
+        lambda: check_capacity(program, federation, capacity),
     ):
         error = caught(check)
         if error is not None:
             first = first or error
-            problems += error.problems
+            problems += [problem for problem in error.problems if problem not in problems]
     if first is not None:
         raise type(first)(problems) if len(problems) == len(first.problems) else InvalidInput(problems)
 
@@ -97,6 +100,13 @@ def check_plan(plan: EvaluationPlan) -> None:
         for word in given:
             if word not in known:
                 raise InvalidConfig(f"There is no '{word}' among the {what} to evaluate. {did_you_mean(word, known)}")
+
+
+def check_capacity(program: Program, federation: Federation, capacity: Any) -> None:
+    if capacity is not None:
+        affordable(program, capacity, federation.num_clients)
+    elif program.method.capacity is not None:
+        program.sizes(0)
 
 
 def check_global_model(program: Program, plan: EvaluationPlan) -> None:

@@ -31,6 +31,7 @@ OTHER_OPTIONS: dict[str, dict[str, Any]] = {
     "fedrep": {"head_budget": EPOCH},
     "finetune": {"tune": EPOCH},
     "per_fedavg": {"inner_lr": 0.05, "budget": {"epochs": 4, "batch": 10}, "adapt": EPOCH},
+    "pfedgate": {"lr": 0.5, "gate_lr": 1.5},
     "pfedme": {"lam": 2.0, "inner_lr": 0.1},
     "pflego": {"tau": 50, "client_lr": 0.1, "server": 0.005, "start": "common"},
 }

@@ -18,7 +18,7 @@ from plures.data.test_sets import TestRule
 from plures.evaluate import ModelKind, SplitName
 from plures.recipes.overrides import apply_override
 
-RESERVED = ("capacity", "wire", "faults", "privacy", "checkpoint", "track", "tune", "deploy")
+RESERVED = ("faults", "privacy", "checkpoint", "track", "tune", "deploy")
 """Tables that later versions will read."""
 
 
@@ -53,6 +53,12 @@ class Data(FreeTable):
     """Clients, or a share of them, that take no part in training."""
     augment: list[str] | dict[str, Any] | None = None
     """None: as the data set has it."""
+    sizes: int | list[int] | None = None
+    """For `plures cost`: examples of each client, where the data themselves are not at hand."""
+    shape: list[int] | None = None
+    """With `sizes`: the shape of one example."""
+    classes: int | None = None
+    """With `sizes`: how many classes there are."""
     seed: int = 0
 
 
@@ -91,6 +97,13 @@ class Evaluation(Table):
     models: list[ModelKind] | None = None
     splits: list[SplitName] = ["validation", "test"]
     post_local: bool = False
+
+
+class WireTable(Table):
+    """How what is sent is coded: "exact", "float16", "bfloat16" or "int8"."""
+
+    upload: str = "exact"
+    download: str = "exact"
 
 
 class Participation(FreeTable):
@@ -149,6 +162,9 @@ class Experiment(Table):
     evaluation: Evaluation = Evaluation()
     participation: Participation | None = None
     pipeline: Pipeline | None = None
+    capacity: dict[str, Any] | None = None
+    """What clients can afford: {density = 0.5}, or width, flops or bytes; a number, a list, tiers, a distribution."""
+    wire: WireTable = WireTable()
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

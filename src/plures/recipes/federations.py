@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from plures.core.errors import InvalidConfig
 from plures.core.seeds import generator
 from plures.core.task import Augment
-from plures.data import DataSet, Federation, as_dataset, find_source, partition
+from plures.core.types import Batch
+from plures.data import ClientData, DataSet, Federation, as_dataset, find_source, partition
 from plures.recipes.experiment import Data, Experiment
 from plures.recipes.loading import load_named
 from plures.recipes.options import called, lookup
@@ -24,6 +27,10 @@ AUGMENTS: dict[str, dict[str, Any]] = {"crop": {"padding": 4}, "flip": {}, "turn
 def build_federation(experiment: Experiment) -> Federation:
     """All clients of an experiment, newcomers too."""
     data = experiment.data
+    if data.sizes is not None:
+        return stand_in(data)
+    if data.shape is not None or data.classes is not None:
+        raise InvalidConfig("[data] shape and classes belong to sizes, which stands in for data. Remove them.")
     partitioner = build_partitioner(data)
     dataset = load_source(data)
     if data.augment is not None:
@@ -42,6 +49,31 @@ def build_federation(experiment: Experiment) -> Federation:
         # Inputs that cannot be changed so are told of now, not in the first round.
         federation.augment(federation.client(0).train.inputs[:1], generator(data.seed, "augment"))
     return federation
+
+
+def stand_in(data: Data) -> Federation:
+    """Clients of given sizes with empty images, for costs that do not depend on what is in the examples."""
+    if data.shape is None or data.classes is None:
+        raise InvalidConfig(
+            "[data] sizes stands in for data that are not at hand: give the shape of an example and the number of "
+            "classes too, such as sizes = 500, shape = [3, 32, 32], classes = 10."
+        )
+    shape, classes, given = data.shape, data.classes, data.sizes or 0
+    sizes: list[int] = given if isinstance(given, list) else [given] * data.clients
+    if not sizes or min(sizes) < 1 or min(shape, default=1) < 1 or classes < 1:
+        raise InvalidConfig(
+            f"[data] sizes = {data.sizes}, shape = {shape}, classes = {classes}: give whole numbers above 0."
+        )
+    if "clients" in data.model_fields_set and data.clients != len(sizes):
+        raise InvalidConfig(f"[data] has clients = {data.clients}, but {len(sizes)} sizes: give one for each client.")
+    example = torch.zeros(1, *shape)
+
+    def load(client: int) -> ClientData:
+        labels = torch.arange(sizes[client]) % classes
+        train = Batch(example.expand(sizes[client], *shape), labels)
+        return ClientData(train=train, validation=train, test=train, classes=tuple(range(classes)))
+
+    return Federation.from_function(len(sizes), load, lambda client: sizes[client], classes, cache_bytes=0)
 
 
 def without_newcomers(experiment: Experiment, federation: Federation) -> tuple[Federation, Federation | None]:
@@ -96,6 +128,8 @@ def augment_options(given: list[str] | Mapping[str, Any]) -> dict[str, dict[str,
 def resolved_data(data: Data) -> dict[str, Any]:
     """The table with every default written out; it gives the same federation."""
     table = data.model_dump(exclude_none=True)
+    if data.sizes is not None:
+        return table
     name, options = source_of(data)
     options = plain_defaults(find_loader(name)) | options
     table["source"] = {"name": name, **options} if options else name

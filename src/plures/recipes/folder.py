@@ -63,6 +63,15 @@ class RunFolder:
                 rows.writerow([*where, score.examples, *(f"{score.values[name]:.6g}" for name in metrics)])
         self._append(records.CLIENTS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
 
+    def add_visits(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """What each visit of a round cost, as a gzip member of its own."""
+        text = io.StringIO(newline="")
+        table = csv.DictWriter(text, records.VISIT_COLUMNS)
+        if not (self.path / records.VISITS).exists():
+            table.writeheader()
+        table.writerows(rows)
+        self._append(records.VISITS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
+
     def save_state(self, shared: Params, states: States) -> None:
         """The parameters after a whole round."""
         self._replace(records.SHARED, save(portable(shared)))

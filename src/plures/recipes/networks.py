@@ -38,13 +38,21 @@ def build_networks(
     most = max(federation.num_classes(client) for client in range(federation.num_clients))
     with global_draws(experiment.seed, "model"):
         module, matching = build_started(table, weights, federation.input_shape, most)
-    parts = method.split.resolve(module)
-    if federation.label_space == "local" and all(parts[name] == PERSONAL for name in head()(module)):
+    if federation.label_space == "local" and has_own_head(method, module):
         # Heads of K_i classes take what fits of a model of all classes, and are fresh elsewhere.
         loose = table.model_copy(update={"match": "loose"})
         make = lambda classes: build_started(loose, weights, federation.input_shape, classes)[0]  # noqa: E731
         return with_own_heads(make, federation.num_classes), matching
-    return OneNetwork(module=module), matching
+    again = lambda: build_started(table, weights, federation.input_shape, most)[0]  # noqa: E731
+    return OneNetwork(module=module, make=again), matching
+
+
+def has_own_head(method: Method, module: nn.Module) -> bool:
+    """Whether the last layer stays with each client; a network that a method builds around this one has no say."""
+    if method.wrap is not None:
+        return False
+    parts = method.split.resolve(module)
+    return all(parts[name] == PERSONAL for name in head()(module))
 
 
 def build_started(

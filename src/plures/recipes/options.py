@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,6 +14,7 @@ from plures.core.rates import check_rate
 from plures.local import OPTIMIZERS, SCHEDULES, epochs, steps
 from plures.methods import MethodInfo
 from plures.methods.checking import marker_of
+from plures.recipes.loading import load_named
 from plures.server import SERVER_OPTIMIZERS, WEIGHTS, batches
 
 ALL_OPTIMIZERS: dict[str, Callable[..., Any]] = {**OPTIMIZERS, **SERVER_OPTIMIZERS}
@@ -49,11 +50,19 @@ def convert(name: str, value: Any, hint: Any, rounds: int) -> Any:
         return make_weight(value)
     if marker == "selector":
         hint = str | list[str]
+    if isinstance(value, str) and ":" in value and takes_function(hint):
+        return load_named(name, value)
     try:
         return TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
-        wanted = "; or ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
+        problems = [problem for problem in error.errors() if problem["type"] != "callable_type"] or error.errors()
+        wanted = "; or ".join(dict.fromkeys(problem["msg"] for problem in problems))
         raise InvalidConfig(f"{name} = {value!r}: {wanted[0].lower()}{wanted[1:]}.") from None
+
+
+def takes_function(hint: Any) -> bool:
+    """Whether an option may be a function of the user's own, named in a file as "package.module:function"."""
+    return any(get_origin(kind) is Callable for kind in (hint, *get_args(hint)))
 
 
 def make_rule(name: str, value: Any, rounds: int) -> Any:

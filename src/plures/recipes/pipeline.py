@@ -16,7 +16,7 @@ from pathlib import Path
 from plures.core.errors import InvalidConfig
 from plures.core.method import Method, Penalty, Phase
 from plures.core.program import Binding, Program
-from plures.core.types import PERSONAL, Params, is_buffer, is_constant
+from plures.core.types import PERSONAL, Params, is_constant
 from plures.evaluate import Evaluation, Evaluator
 from plures.local import add, as_optimizer, proximal, pull_to_initial, twin_of
 from plures.recipes.build import Built, build
@@ -25,6 +25,7 @@ from plures.recipes.folder import RunFolder
 from plures.recipes.options import make_budget, make_rule
 from plures.recipes.recorder import all_summaries
 from plures.recipes.results import RunResult
+from plures.recipes.running import make_program
 from plures.recipes.warm_start import load_weights
 from plures.recipes.watching import Watcher
 from plures.report import records
@@ -80,18 +81,24 @@ def pretrained(
     """Stage (a): trained now, or taken from an earlier run of the same configuration."""
     first = pretraining(experiment, table)
     built = build(first)
-    if not Program(built.method, built.networks, loss=built.federation.goal.loss, seed=first.seed).has_global_model():
+    program = make_program(built.method, built.networks, built.federation, seed=first.seed)
+    if not program.has_global_model():
         raise InvalidConfig(f"[pipeline] pretrain needs a method that shares its whole model, not {table.method}.")
     folder = None if out is None else Path(kept_under(experiment)) / key_of(built)
     if folder is not None and is_finished(folder):
-        return load_weights(folder / records.SHARED), kept_stage(folder)
+        return of_network(program, load_weights(folder / records.SHARED)), kept_stage(folder)
     under_way = None if folder is None else folder.with_name(f"{folder.name}.{os.getpid()}")
     result = run(built, first, out=under_way, title=f"{table.method} (a)", watcher=watcher)
     if under_way is not None and folder is not None:
         shutil.rmtree(folder, ignore_errors=True)  # one that did not finish
         under_way.replace(folder)
         result = replace(result, folder=folder)
-    return dict(result.server.shared), stage_of("pretrain", result, "global", [])
+    return of_network(program, result.server.shared), stage_of("pretrain", result, "global", [])
+
+
+def of_network(program: Program, shared: Params) -> Params:
+    """The network's own parameters and statistics, without what a method keeps beside them at the server."""
+    return {name: value for name, value in shared.items() if name in program.binding(0).task.names}
 
 
 def kept_under(experiment: Experiment) -> str:
@@ -161,16 +168,21 @@ def with_tuning(built: Built, tune: TuneTable | str | None, rounds: int) -> Meth
     """The method with stage (c) as its `adapt` phases; "method" keeps the method's own."""
     if tune is None or isinstance(tune, str):
         return built.method
-    binding = Program(built.method, built.networks, loss=built.federation.goal.loss, seed=0).binding(0)
-    parts = dict.fromkeys(part for part in binding.parts.values() if not is_constant(part) and not is_buffer(part))
-    moved = tuple(parts) if tune.part == "all" else tuple(part for part in parts if part == PERSONAL)
+    binding = make_program(built.method, built.networks, built.federation, seed=0).binding(0)
+    phases = (*built.method.local, *built.method.adapt)
+    parts = dict.fromkeys(part for phase in phases for part in (*phase.moves, phase.observe) if part is not None)
+    moved = (
+        tuple(part for part in parts if not is_constant(part))
+        if tune.part == "all"
+        else tuple(part for part in parts if part == PERSONAL)
+    )
     if not moved:
         raise InvalidConfig(f'{built.info.name} has no personal part to tune: give [pipeline] tune part = "all".')
     phase = Phase(
         train=moved,
         budget=make_budget("tune", tune.budget),
         optimizer=as_optimizer(make_rule("lr", tune.lr, max(rounds, 1))),
-        view=built.method.predict,
+        view=next((p.view for p in built.method.adapt if set(p.moves) & set(moved)), built.method.predict),
         penalty=pull_of(tune, binding) if tune.pull else None,
         clip_norm=tune.clip_norm,
     )

@@ -14,13 +14,15 @@ from plures.core.program import Program
 from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
+from plures.evaluate.masks import mask_distances
+from plures.local.masks import masks_in
+from plures.recipes.cost_book import CostBook
 from plures.recipes.folder import RunFolder, state_fingerprint
+from plures.recipes.note_book import NoteBook
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult, Status
 from plures.report import records
 from plures.stores.memory import MemoryStore
-
-COSTS = ("bytes_down", "bytes_up", "network_passes")
 
 
 class Selected(NamedTuple):
@@ -56,7 +58,8 @@ class Recorder:
         self.latest: list[Evaluation] = []
         self.latest_round: int | None = None
         self.selected: Selected | None = None
-        self.costs: dict[str, float] = dict.fromkeys(COSTS, 0)
+        self.costs = CostBook(program)
+        self.notes = NoteBook(program)
         self.after_training: dict[SplitName, list[ClientScore]] = {}
 
     @property
@@ -65,7 +68,8 @@ class Recorder:
         return f"{self.headline}/test/{self.goal.judged_by}"
 
     def on_result(self, visit: Visit, result: Result) -> None:
-        """Score a client right after its training, before the server step."""
+        """Note what a client's visit cost and, if so planned, score it right after its training."""
+        self.costs.add(visit, result, self.notes.of_visit(visit, result))
         if self.plan.post_local and self.is_evaluated(visit.round):
             for split, score in self.evaluator.after_training(result, self.plan.splits).items():
                 self.after_training.setdefault(split, []).extend([] if score is None else [score])
@@ -75,18 +79,19 @@ class Recorder:
 
     def record(self, server: Server, report: RoundReport, seconds: float) -> dict[str, Summary]:
         """Note a whole round; returns its metrics if it was evaluated."""
-        for cost in COSTS:
-            self.costs[cost] += getattr(report, cost)
-        line = asdict(report) | {"seconds": round(seconds, 6)}
+        costs, visits = self.costs.close_round(report)
+        line = asdict(report) | costs | self.notes.of_round() | {"seconds": round(seconds, 6)}
         metrics: dict[str, Summary] = {}
         try:
             if self.is_evaluated(report.round):
                 metrics = self._evaluate(server)
                 line["metrics"] = {name: asdict(summary) for name, summary in metrics.items()}
+                line |= self._mask_distances()
         finally:  # the round is in force, whatever becomes of its evaluation
             self.history.append(line)
             if self.folder is not None:
                 self.folder.add_round(line)
+                self.folder.add_visits(visits)
         return metrics
 
     def look(self, server: Server) -> None:
@@ -106,6 +111,10 @@ class Recorder:
             clients = {score.client for evaluation in found for score in evaluation.scores}
             self.folder.add_clients(server.round, found, {client: self.federation.name(client) for client in clients})
         return metrics
+
+    def _mask_distances(self) -> dict[str, Any]:
+        found = mask_distances(self.store.clients(), lambda client: masks_in(self.store.get(client) or {}))
+        return {} if found is None else {"masks": found.as_json()}
 
     def _is_better(self, value: float) -> bool:
         if self.selected is None:
@@ -141,7 +150,7 @@ class Recorder:
             selected_by=f"{self.headline}/validation/{self.goal.judged_by}",
             selected_metrics={} if self.selected is None else self.selected.metrics,
             history=self.history,
-            cost=self.costs | {"seconds": round(seconds, 3)},
+            cost=self.costs.result(seconds),
             fingerprint={**self.federation.fingerprint(), "final_state": final_state},
             facts=self.facts | {"rounds_done": server.round},
             folder=None if self.folder is None else self.folder.path,

@@ -43,7 +43,7 @@ class RunResult:
     """The metric by which it was chosen, such as personal/validation/accuracy."""
     selected_metrics: dict[str, Summary]
     history: list[dict[str, Any]]
-    cost: dict[str, float]
+    cost: dict[str, Any]
     fingerprint: dict[str, str]
     facts: dict[str, Any]
     """What the run was: method, seed, rounds, clients, cohort, engine."""

@@ -15,13 +15,15 @@ from plures.core.errors import InvalidConfig, RunFolderError, did_you_mean
 from plures.core.goals import without_broadcasting
 from plures.core.loop import start, train
 from plures.core.method import Method
-from plures.core.program import Program
+from plures.core.program import Networks, Program
 from plures.core.task import Loss
+from plures.core.wire import Wire
 from plures.data import Federation
 from plures.engines.sequential import Sequential
 from plures.methods import find_method
 from plures.models import AnyModel, as_networks
 from plures.participation import Sampler, as_sampler
+from plures.recipes.capacities import affordable
 from plures.recipes.checks import check_arguments, check_device, check_run
 from plures.recipes.folder import RunFolder
 from plures.recipes.plan import EvaluationPlan
@@ -29,6 +31,7 @@ from plures.recipes.recorder import Recorder
 from plures.recipes.results import RunResult
 from plures.recipes.watching import Silence, Watcher
 from plures.report import records
+from plures.wire import Codec
 
 ENGINES: dict[str, type[Sequential]] = {"sequential": Sequential}
 
@@ -45,6 +48,8 @@ def run(
     device: str = "cpu",
     loss: Loss | None = None,
     evaluation: EvaluationPlan | None = None,
+    capacity: Any = None,
+    wire: Wire | None = None,
     out: str | Path | None = None,
     title: str | None = None,
     configuration: str | None = None,
@@ -55,7 +60,9 @@ def run(
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
     `model` is a module, a function that makes one (then its initial values follow `seed`), or a function from the
-    client's number to its module. `configuration` is kept beside the results.
+    client's number to its module. `capacity` says what clients can afford: a number in the method's own unit, or a
+    table such as {"density": [0.5, 0.1]} (docs/capacity.md). `wire` carries what is sent, by default exactly.
+    `configuration` is kept beside the results.
     """
     if isinstance(method, str):
         method = find_method(method).make()
@@ -64,16 +71,12 @@ def run(
     if loss is not None and federation.goal.name == "regression":
         loss = without_broadcasting(loss)
     check_device(device)
-    program = Program(
-        method,
-        as_networks(model),
-        loss=loss or federation.goal.loss,
-        seed=seed,
-        device=device,
-        augment=federation.augment,
-    )
+    check_wire(wire)
+    program = make_program(method, as_networks(model), federation, seed=seed, device=device, wire=wire, loss=loss)
     sampler, chosen, plan = as_sampler(cohort), find_engine(engine), evaluation or EvaluationPlan()
-    check_run(program, federation, sampler, rounds, plan, least_rounds=least_rounds)
+    check_run(program, federation, sampler, rounds, plan, least_rounds=least_rounds, capacity=capacity)
+    if capacity is not None:
+        program.capacity_of = affordable(program, capacity, federation.num_clients)
     facts: dict[str, Any] = {
         "method": method.name,
         "seed": seed,
@@ -95,6 +98,30 @@ def run(
     return play(recorder, sampler, chosen, watcher or Silence())
 
 
+def make_program(
+    method: Method,
+    networks: Networks,
+    federation: Federation,
+    *,
+    seed: int,
+    device: str = "cpu",
+    wire: Wire | None = None,
+    loss: Loss | None = None,
+) -> Program:
+    """The method on its networks, told what it may know of the federation."""
+    return Program(
+        method,
+        networks,
+        loss=loss or federation.goal.loss,
+        seed=seed,
+        device=device,
+        augment=federation.augment,
+        wire=wire or Codec(),
+        example=lambda: federation.client(0).train.inputs[:1],
+        num_clients=federation.num_clients,
+    )
+
+
 def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder | None:
     if out is None:
         return None
@@ -102,6 +129,13 @@ def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder 
     if configuration is not None:
         folder.write_text(records.EXPERIMENT, configuration)
     return folder
+
+
+def check_wire(wire: object) -> None:
+    if isinstance(wire, type) or (wire is not None and not callable(getattr(wire, "carry", None))):
+        raise InvalidConfig(
+            f"wire is {wire!r:.80}, a {type(wire).__name__}: give a wire, such as plures.wire.Codec(upload='int8')."
+        )
 
 
 def find_engine(engine: str | Engine) -> Engine:

@@ -5,6 +5,7 @@ RUN/
   rounds.jsonl             one line per round: cohort, losses, costs of the round, seconds since the start, and
                            metrics where the round was evaluated
   clients.csv.gz           one row per client, evaluated round, model and split
+  visits.csv.gz            one row per client and round it took part in: what it sent, computed, held and took
   shared.safetensors       the shared part after the last whole round
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
   tuned.safetensors        with a pipeline that ends in fine-tuning: what that moved, named CLIENT/PARAMETER
@@ -23,6 +24,7 @@ from typing import Any
 EXPERIMENT = "experiment.toml"
 ROUNDS = "rounds.jsonl"
 CLIENTS = "clients.csv.gz"
+VISITS = "visits.csv.gz"
 SHARED = "shared.safetensors"
 PERSONAL = "personal.safetensors"
 TUNED = "tuned.safetensors"
@@ -30,6 +32,28 @@ RESULT = "result.json"
 
 CLIENT_COLUMNS = ("round", "client", "name", "model", "split", "examples")
 """Then the metrics of the run: accuracy and loss, or others."""
+
+VISIT_COLUMNS = (
+    "round",
+    "client",
+    "name",
+    "examples",
+    "capacity",
+    "density",
+    "bytes_down",
+    "bytes_up",
+    "values_down",
+    "values_up",
+    "upload_share",
+    "flops",
+    "dense_flops",
+    "search_flops",
+    "peak_bytes",
+    "seconds",
+    "refresh_seconds",
+    "notes",
+)
+"""`upload_share` is what was uploaded of what could be; `notes` what a method tells of the client's model, as JSON."""
 
 
 def read_result(folder: Path) -> dict[str, Any]:
@@ -51,5 +75,14 @@ def read_rounds(folder: Path) -> list[dict[str, Any]]:
 
 def read_clients(folder: Path) -> Iterator[dict[str, str]]:
     """The rows of the per-client file, one at a time."""
-    with gzip.open(folder / CLIENTS, "rt", encoding="utf-8", newline="") as file:
+    return read_rows(folder / CLIENTS)
+
+
+def read_visits(folder: Path) -> Iterator[dict[str, str]]:
+    """What each visit cost, one at a time."""
+    return read_rows(folder / VISITS)
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)

@@ -1,0 +1,60 @@
+"""The command that tells what an experiment will cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from plures.cli.methods import AsJson
+from plures.evaluate.complexity import Sizes, complexity
+from plures.recipes import load_experiment, planned_cost
+from plures.recipes.folder import as_json_text
+from plures.report.cost_tables import MEANING, complexity_table, cost_table
+
+
+def cost(
+    experiment: Annotated[Path, typer.Argument(help="A TOML file as for `plures run`; the data need not be there.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as rounds=100. Repeatable."),
+    ] = None,
+    table3: Annotated[
+        bool,
+        typer.Option("--complexity", help="Table 3 of the pFedGate paper for this network, instead of one method."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what an experiment will cost, without training it.
+
+    Bytes as encoded and as papers count them, operations dense and as sparse
+    as the models are, and the memory a client needs at its peak. Where data
+    are not at hand, three keys of the table data stand in for them, such as
+    sizes = 500, shape = [3, 32, 32] and classes = 10.
+    """
+    console = Console()
+    planned = planned_cost(load_experiment(experiment, changes or []))
+    if table3:
+        sizes = Sizes(parameters=planned.parameters, clients=planned.clients, cohort=planned.cohort)
+        lines = [line.as_json() for line in complexity(sizes)]
+        if as_json:
+            typer.echo(as_json_text(lines, indent=2))
+            return
+        console.print(f"d = {planned.parameters:,}, n = {planned.clients:,}, m = {planned.cohort:g}", highlight=False)
+        console.print("k = 3, s = 0.5, g = 0.05, q = 0.67, v = n / 4, h = 100\n", highlight=False)
+        console.print(complexity_table(lines))
+        return
+    if as_json:
+        typer.echo(as_json_text(planned.as_json(), indent=2))
+        return
+    console.print(
+        f"{planned.method}: {planned.rounds} rounds of {planned.cohort:g} of {planned.clients} clients, "
+        f"{planned.parameters:,} parameters\n",
+        highlight=False,
+    )
+    console.print(cost_table(planned.as_json()))
+    console.print(MEANING.rstrip(), style="dim", highlight=False)
+    for note in planned.notes:
+        console.print(f"\n{note}", highlight=False)

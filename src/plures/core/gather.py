@@ -1,0 +1,173 @@
+"""What reaches the server in a round: the cohort's results, carried, checked and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import torch
+
+from plures.core.client import REFRESH, Result
+from plures.core.context import RoundContext, RoundOutcome, RoundReport, Server
+from plures.core.errors import ClientFailed, Diverged
+from plures.core.method import Upload, Visit
+from plures.core.program import Program
+from plures.core.seeds import generator
+from plures.core.sums import in_blocks
+from plures.core.types import Params
+from plures.core.wire import Message, count_values, send
+
+
+class Arrival(NamedTuple):
+    """A client's visit and what came of it."""
+
+    visit: Visit
+    result: Result
+
+
+class Gathering:
+    """The work of a cohort as it reaches the server; every round, of whatever shape, begins with one."""
+
+    def __init__(self, context: RoundContext) -> None:
+        self.context = context
+        self.tally = Tally(round=context.round, clients=context.clients)
+        self.states: dict[int, Params] = {}
+        self._under_way: dict[int, Visit] = {}
+
+    def blocks(self, results: Iterable[Result] | None = None) -> Iterator[list[Arrival]]:
+        """The cohort's results in order, block by block; by default those of the method's own local work."""
+        if results is None:
+            results = self.context.engine.run(self.context.program, self.visits())
+        for block in in_blocks(results):
+            yield [self._arrived(result) for result in block]
+
+    def visits(self) -> Iterator[Visit]:
+        """The cohort's visits, for work that is not the method's own."""
+        for visit in self.context.visits():
+            self._under_way[visit.client] = visit
+            yield visit
+
+    def outcome(self, server: Server) -> RoundOutcome:
+        return RoundOutcome(server=server, states=self.states, report=self.tally.report())
+
+    def _arrived(self, result: Result) -> Arrival:
+        visit, program = self._under_way.pop(result.client), self.context.program
+        check_upload(result.upload, visit, self.context.server.shared)
+        check_finite(result, visit)
+        result = carried(program, visit, result)
+        self.tally.add(visit, result, check_capacity(program, visit, result))
+        if self.context.on_result is not None:
+            self.context.on_result(visit, result)
+        if program.method.stateful and result.state:
+            self.states[result.client] = result.state
+        return Arrival(visit, result)
+
+
+def carried(program: Program, visit: Visit, result: Result) -> Result:
+    """A result as the server gets it: a lossy wire has rounded what was uploaded."""
+    draws = partial(generator, visit.seed, "wire up", visit.round, visit.client)
+    message, up = send(program.wire, result.message(), upward=True, draws=draws)
+    return result._replace(upload=message.parcel, up=up)
+
+
+def check_upload(upload: Upload, visit: Visit, shared: Params) -> None:
+    """Refuse what does not fit the shared part: sums and optimisers would broadcast it."""
+    for name, value in upload.values.items():
+        held = value if upload.held is None else upload.held.get(name)
+        if name not in shared:
+            raise misfit(f"The upload has '{name}', which is not shared", visit)
+        if value.shape != shared[name].shape:
+            shapes = f"{tuple(value.shape)}, but the shared part has {tuple(shared[name].shape)}"
+            raise misfit(f"The upload has '{name}' of shape {shapes}", visit)
+        if held is None:
+            raise misfit(f"The upload says not how much of '{name}' it held", visit)
+        if held.shape != value.shape:
+            raise misfit(f"The upload says what it held of '{name}' in shape {tuple(held.shape)}", visit)
+
+
+def misfit(what: str, visit: Visit) -> ClientFailed:
+    remedy = "Correct the method's upload: it has the shared names, each in the shape of the shared part."
+    return ClientFailed(what, client=visit.name or str(visit.client), round=visit.round, phase="upload", remedy=remedy)
+
+
+def check_finite(result: Result, visit: Visit) -> None:
+    """Stop before a number that is none can reach the sum."""
+    for phase, loss in result.losses.items():
+        if not torch.isfinite(loss):
+            raise diverged("The training loss is not a finite number", phase, visit)
+    sent = [
+        value for value in (result.upload.values | result.state | result.buffers).values() if value.is_floating_point()
+    ]
+    if sent and not torch.isfinite(torch.stack(torch._foreach_norm(sent))).all():
+        phase = next(reversed(result.losses), "none")
+        raise diverged("The trained parameters are not finite numbers", phase, visit)
+
+
+def diverged(what: str, phase: str, visit: Visit) -> Diverged:
+    remedy = "Lower the learning rate, clip the gradients, or look at this client's data."
+    return Diverged(what, client=visit.name or str(visit.client), round=visit.round, phase=phase, remedy=remedy)
+
+
+def check_capacity(program: Program, visit: Visit, result: Result) -> float | None:
+    """The share of its capacity that a client used; more than all of it is a defect of the method."""
+    if program.method.capacity is None:
+        return None
+    allowed = program.sizes(visit.client)
+    used = sum(result.used.get(name, size) for name, size in allowed.items())
+    sent = count_values(Message(result.upload)) if program.method.capacity.limits_uploads else 0
+    whole = sum(allowed.values())
+    if max(used, sent) > whole:
+        raise ClientFailed(
+            f"The client uses {used:,} and uploads {sent:,} values, but its capacity is {whole:,}",
+            client=visit.name or str(visit.client),
+            round=visit.round,
+            phase=REFRESH,
+            remedy="Correct the method: a client's capacity is a promise.",
+        )
+    return used / whole if whole else 0.0
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Adds up what a round cost."""
+
+    round: int
+    clients: tuple[int, ...]
+    bytes_down: int = 0
+    bytes_up: int = 0
+    values_down: int = 0
+    values_up: int = 0
+    passes: float = 0.0
+    used: float | None = None
+    losses: dict[str, float] = field(default_factory=dict)
+    examples: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, visit: Visit, result: Result, used: float | None = None) -> None:
+        self.bytes_down += visit.down.num_bytes
+        self.values_down += visit.down.num_values
+        self.bytes_up += result.up.num_bytes
+        self.values_up += result.up.num_values
+        self.passes += result.passes
+        self.used = used if used is None or self.used is None else max(self.used, used)
+        for phase, loss in result.losses.items():
+            self.losses[phase] = self.losses.get(phase, 0.0) + visit.facts.examples * float(loss)
+            self.examples[phase] = self.examples.get(phase, 0) + visit.facts.examples
+        for phase, seconds in result.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def report(self) -> RoundReport:
+        return RoundReport(
+            round=self.round,
+            cohort=self.clients,
+            losses={phase: total / self.examples[phase] for phase, total in self.losses.items()},
+            bytes_down=self.bytes_down,
+            bytes_up=self.bytes_up,
+            values_down=self.values_down,
+            values_up=self.values_up,
+            network_passes=self.passes,
+            used=self.used,
+            phase_seconds={phase: round(seconds, 6) for phase, seconds in self.seconds.items()},
+        )

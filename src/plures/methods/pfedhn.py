@@ -1,0 +1,73 @@
+"""pFedHN: a hypernetwork at the server makes each client's model of an embedding of the client.
+
+Shamsian, Navon, Fetaya, Chechik, "Personalized Federated Learning using Hypernetworks", ICML 2021.
+
+    received  theta_i = h(e_i; phi);    K steps of SGD on F_i lead to theta_i';    sent  delta_i = theta_i - theta_i'
+    server:   (phi, e_i)  <-  (phi, e_i) - server_lr * (d theta_i / d (phi, e_i))^T delta_i     (momentum, weight decay)
+
+With `personal` layers, which the hypernetwork does not make, this is the paper's pFedHN-PC. Deviations from the paper:
+a round may have several clients; they have their turns in an order that is drawn, or with `one_by_one=False` one step
+on their mean. An embedding moves, decays and has momentum only in its own client's steps. The momentum of personal
+layers starts anew at each visit. As in the paper's code, `clip_norm` is not for personal layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from plures.core.method import Budget, Method, Optimizer, Phase, Trained, Upload, Visit
+from plures.core.types import PERSONAL, SHARED
+from plures.local import as_optimizer, delta, sgd, steps
+from plures.methods.options import FIVE_EPOCHS, Duration, Rule, Selection
+from plures.methods.registry import register
+from plures.parts import BufferPolicy, all_shared, split
+from plures.server.hypernetwork import HYPER, Hypernetwork, HyperRound, numbered, own_model
+from plures.server.weights import uniform
+
+FIFTY_BATCHES: Budget = steps(50, batch=64)
+ON_CLIENTS: Optimizer = sgd(0.005, momentum=0.9, weight_decay=5e-5)
+AT_THE_SERVER: Optimizer = sgd(0.01, momentum=0.9, weight_decay=1e-3)
+
+
+def of_made_model(visit: Visit, trained: Trained) -> Upload:
+    """The change of what the hypernetwork has made, which is not what the server moves."""
+    return delta(visit, trained)
+
+
+@register(
+    title="pFedHN",
+    paper="Shamsian et al. 2021",
+    shared="a hypernetwork, at the server",
+    personal="an embedding, at the server; any part",
+    sent="change of the client's model",
+)
+def pfedhn(
+    *,
+    personal: Selection = all_shared(),  # noqa: B008 - a frozen value
+    hidden: int = 100,
+    layers: int = 3,
+    embedding: int | None = None,
+    lr: Rule = ON_CLIENTS,
+    budget: Duration = FIFTY_BATCHES,
+    clip_norm: float | None = 50.0,
+    adapt: Duration = FIVE_EPOCHS,
+    server: Rule = AT_THE_SERVER,
+    server_clip: float | None = 50.0,
+    one_by_one: bool = True,
+    buffers: BufferPolicy | None = None,
+) -> Method:
+    """No `embedding`: of int(1 + clients / 4) numbers. The head as `personal` part: pFedHN-PC."""
+    limit = None if clip_norm is None else {SHARED: clip_norm}
+    train = Phase(train=(SHARED, PERSONAL), budget=budget, optimizer=as_optimizer(lr), clip_norm=limit)
+    return Method(
+        split=split(personal, buffers=buffers),
+        local=(train,),
+        upload=of_made_model,
+        weight=uniform,
+        server={HYPER: as_optimizer(server)},
+        download=own_model,
+        extend=Hypernetwork(hidden=hidden, layers=layers, embedding=embedding),
+        start=numbered,
+        adapt=(replace(train, budget=adapt),),
+        run_round=HyperRound(one_by_one=one_by_one, clip_norm=server_clip),
+    )
