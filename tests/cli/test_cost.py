@@ -133,7 +133,7 @@ def test_complexity_is_the_table_of_the_paper_for_this_network(plures, write):
 
     assert (said.code, said.err) == (0, "")
     assert widest(said.out) <= 80
-    assert re.match(r"d = 431,080, n = 4, m = 2\nk = 3, s = 0.5, g = 0.05, q = 0.67, v = n / 4, h = 100\n", said.out)
+    assert re.match(r"d = 431,080, n = 4, m = 2\nk = 3, s = 0.5, g = 0.05, q = 0.67, v = 1, h = 100\n", said.out)
     assert rows(said.out)["train a round, server"] == ["1", "202", "1", "1"]  # (4 / 4 + 100) * 2
     for formula in ("2 d (s + g)", "(v + h) m", "v h + v n", "q d", "k d m"):
         assert formula in said.out

@@ -32,6 +32,7 @@ from tests.helpers.methods import (
     assert_near,
     assert_same_bits,
     copy_of,
+    equal_bits,
     network,
     part_of,
     play,
@@ -279,6 +280,37 @@ def test_a_dense_method_sends_every_value_of_what_it_shares_in_both_directions(r
         sparse = any(result.upload.held is not None for _, result in run.results)
         assert (report.values_down, report.values_up) == (shared, shared) or sparse
         assert max(report.values_down, report.values_up) <= shared
+
+
+class Lossy:
+    """A wire that rounds both ways, and keeps what has arrived."""
+
+    def __init__(self) -> None:
+        self.codec = Codec(upload="int8", download="float16")
+        self.ups: list[Params] = []
+        self.downs: list[Params] = []
+
+    def carry(self, message, *, upward, draws):
+        arrived, sent = self.codec.carry(message, upward=upward, draws=draws)
+        (self.ups if upward else self.downs).append(arrived.parcel.values)
+        return arrived, sent
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.variant == next(iter(row.entry.variants))], ids=str)
+@engines
+def test_a_lossy_wire_rounds_what_is_sent_both_ways_and_training_goes_on(row, make_engine):
+    """Clients and the server work with what has arrived, and a run that sends no real numbers is the exact one."""
+    exact, wire = usual(row, make_engine), Lossy()
+    run = played(row, make_engine, rounds=4, wire=wire)
+    assert all(value.isfinite().all() for params in (run.shared, *run.final.values()) for value in params.values())
+    for (visit, result), down, up in zip(run.results if wire.downs else [], wire.downs, wire.ups, strict=True):
+        assert_same_bits(part_of(visit.received, list(down)), down)
+        assert_same_bits(result.upload.values, up)
+    if run.reports[0].values_up == 0:
+        assert_same_bits(run.shared, exact.shared)
+        assert_all_near(run.final, exact.final, 0.0)
+    else:
+        assert not any(equal_bits(value, exact.shared[name]) for name, value in run.shared.items())
 
 
 # Who takes part, in which order, under which number

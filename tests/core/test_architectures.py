@@ -194,3 +194,11 @@ def test_a_method_without_a_personal_part_needs_one_architecture_and_works_with_
     alike = class_program(fedavg(budget=steps(1)))
     clients = class_clients((3, 4))
     assert same_bits(rounds_of(program, clients)[-1].server.shared, rounds_of(alike, clients)[-1].server.shared)
+
+
+def test_architectures_hold_in_common_what_travels():
+    """So that sixty heads of different sizes do not hold sixty bodies."""
+    program = per_classes(METHODS["fedper"]())
+    first, other = program.binding(0), program.binding(1)
+    assert first.values["0.weight"].data_ptr() == other.values["0.weight"].data_ptr()
+    assert first.values["3.weight"].shape != other.values["3.weight"].shape

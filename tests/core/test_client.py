@@ -437,7 +437,8 @@ def test_a_newcomer_gets_its_personal_part_with_the_shared_part_held_still():
     newcomers = pair_clients([(1, 1, 0)], [(0, 1, 0)])
     visit = make_visit(program, newcomers, MemoryStore(), server, 1, server.round, lone_facts(newcomers, 1))
     binding = program.binding(1)
-    params, _, _, passes, _ = run_phases(program.method.adapt, binding, visit, arrival(binding, visit))
+    work = run_phases(program.method.adapt, binding, visit, arrival(binding, visit))
+    params, passes = work.params, work.passes
     assert torch.equal(params["a"], server.shared["a"])
     # The newcomer's residual is b alone: 1 -> 0.9 -> 0.81.
     assert params["b"].item() == pytest.approx(0.81, rel=1e-15)

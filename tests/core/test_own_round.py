@@ -65,7 +65,8 @@ def picking_round(context):
         losses = [binding.task.loss(model(number)(params, visit.data.inputs), visit.data) for number in (0, 1)]
         choice = int(losses[1] < losses[0])
         training = replace(program.method.local[0], view=model(choice))
-        trained, _, phase_losses, passes, _ = run_phases((training,), binding, visit, params)
+        work = run_phases((training,), binding, visit, params)
+        trained, phase_losses, passes = work.params, work.losses, work.passes
         return Result(
             client=visit.client,
             state={"choice": torch.tensor(choice)},

@@ -7,10 +7,14 @@ import tomllib
 
 import pytest
 
-from plures import make_experiment, run_experiment
+from plures import make_experiment, run, run_experiment
+from plures.data import digits_federation
+from plures.evaluate.masks import used_masks
 from plures.methods import METHODS
+from plures.models import as_networks, mlp
 from plures.recipes.capacities import RULES, UNITS
-from plures.report.records import VISIT_COLUMNS
+from plures.recipes.running import make_program
+from plures.report.records import VISIT_COLUMNS, read_visits
 from tests.docs.test_pages import ROOT, blocks
 
 CAPACITY = (ROOT / "docs/capacity.md").read_text(encoding="utf-8")
@@ -78,7 +82,46 @@ def test_the_capacity_page_names_every_method_that_has_capacities_with_its_unit(
     assert told == {name: rule.unit for name, info in own.items() if (rule := info.make().capacity) is not None}
 
 
-@pytest.mark.parametrize("name", ["bytes_down", "values_down", "dense_flops", "flops", "search_flops", "peak_bytes"])
+def test_the_figures_of_the_capacity_page_for_bytes_are_those_of_a_run(tmp_path):
+    told = re.search(
+        r"`bytes = (\d+)` gets a density of ([\d.]+)\s.*? of ([\d,]+) parameters.*? ([\d,]+) bytes", CAPACITY, re.S
+    )
+    limit, density, size, largest = (float(number.replace(",", "")) for number in told.groups())
+    federation = digits_federation(num_clients=5)
+
+    result = run("fedspa", federation, mlp, rounds=2, capacity={"bytes": limit}, out=tmp_path / "run")
+
+    assert round(result.program.capacity(0), 3) == density
+    assert sum(value.numel() for value in result.server.shared.values()) == size
+    visits = list(read_visits(tmp_path / "run"))
+    assert max(int(row[way]) for row in visits for way in ("bytes_up", "bytes_down")) == largest <= limit
+
+
+def test_the_cost_page_names_every_method_whose_masks_are_compared():
+    table = COSTS.partition("| method | what is compared |")[2].partition("\n\n")[0]
+    federation, found = digits_federation(num_clients=5), set[str]()
+    for name, info in METHODS.items():
+        if info.make.__module__.startswith("plures.methods.") and name != "fedbn":  # it wants norms, and has no masks
+            program = make_program(info.make(), as_networks(mlp()), federation, seed=0)
+            found |= {name} if used_masks(program.initial_shared() | program.initial_state(0)) else set()
+
+    assert set(re.findall(r"`(\w+)`", table)) == found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bytes_down",
+        "values_down",
+        "dense_flops",
+        "flops",
+        "search_flops",
+        "peak_bytes",
+        "seconds",
+        "refresh_seconds",
+        "phase_seconds",
+    ],
+)
 def test_the_cost_page_explains_what_a_visit_is_recorded_with(name):
     assert name in VISIT_COLUMNS
     assert f"`{name}`" in COSTS

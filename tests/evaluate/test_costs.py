@@ -12,9 +12,10 @@ from plures.core.client import Result
 from plures.core.method import Method, Visit, whole_shared_part
 from plures.core.types import Batch
 from plures.evaluate import costs
-from plures.evaluate.costs import CostMeter, VisitCost, largest_batch, searched_examples, states_kept
+from plures.evaluate.costs import CostMeter, VisitCost, largest_batch, states_kept
 from plures.local import adam, epochs, sgd, steps
-from plures.methods import ditto, fedavg, fedper, fedspa, local, pflego
+from plures.local.mask_search import grow_by_gradient, prune_and_grow
+from plures.methods import ditto, fedavg, fedem, fedmask, fedper, fedspa, local, pflego
 from tests.helpers.methods import Population, play
 
 # The network: 4 inputs, 3 hidden units, 3 classes; 12 + 3 and 9 + 3 values of 8 bytes. Autograd keeps inputs and hidden
@@ -87,9 +88,47 @@ def test_without_a_gradient_there_is_no_search_to_count(options):
 @pytest.mark.parametrize(("client", "examples"), [(0, 3), (1, 4), (3, 4)])
 def test_a_search_takes_a_batch_or_all_examples_if_they_are_fewer(client, examples):
     played = play(fedspa(budget=FOUR), 1)
-    visit, _ = visit_of(played.results, client=client)
+    _, result = visit_of(played.results, client=client)
 
-    assert searched_examples(played.program.method, visit) == examples
+    assert result.searched == (examples,)
+
+
+def test_a_rate_of_zero_searches_nothing_and_a_search_of_ones_own_is_counted_as_it_is():
+    """In the last round of two the annealed rate is 0; a search that takes two gradients of a batch counts both."""
+    annealed, never = fedspa(budget=FOUR, **THIRD), fedspa(budget=FOUR, prune_rate=0.0, **THIRD)
+
+    def twice(problem, weights, masks, rate):
+        grow_by_gradient(problem, weights)
+        return prune_and_grow(grow_by_gradient)(problem, weights, masks, rate)
+
+    assert [cost_of(annealed, round=round).search_flops for round in (1, 2)] == [3 * FORWARD * 4, 0]
+    assert cost_of(never).search_flops == 0
+    own = cost_of(fedspa(budget=FOUR, search=twice, **THIRD))
+    assert own.search_flops == 2 * 3 * FORWARD * 4
+    assert own.peak_bytes == cost_of(annealed).peak_bytes
+
+
+def test_a_first_visit_that_trains_the_whole_model_costs_what_the_whole_model_does():
+    """FedMask: two epochs on all 12 + 9 weights, then one on its own third; 3 + 3 biases have no masks."""
+    options = {"masked": "*", "structured": False, "first_budget": epochs(2, batch=4), "budget": FOUR}
+    played = play(fedmask(density=1 / 3, **options), 2)
+    meter = CostMeter(played.program)
+    first, later = (visit_of(played.results, round=round) for round in (1, 2))
+    found, sparse = meter.of_visit(*first), meter.of_visit(*later)
+
+    used = first[1].used
+    assert used["body.weight"] <= 4
+    assert used["head.weight"] <= 3
+    forward = 2 * (used["body.weight"] + used["head.weight"]) + 6
+    assert found.flops == 3 * FORWARD * 10 + 3 * forward * 5
+    assert sparse.flops <= 3 * (2 * 7 + 6) * 5
+    assert found.peak_bytes > sparse.peak_bytes
+
+
+def test_what_goes_forward_alone_counts_once():
+    """PFLEGO: features of 5 examples, then one whole step; FedEM: an E step before each visit's steps."""
+    assert cost_of(pflego(tau=4)).flops == (1 + 3) * FORWARD * 5
+    assert cost_of(fedem(components=1, budget=FOUR)).flops == (1 + 3) * FORWARD * 5
 
 
 @pytest.mark.parametrize(("budget", "largest"), [(FOUR, 4), (epochs(1, batch=50), 5), (steps(2), 5)])
@@ -109,7 +148,7 @@ def test_peak_memory_is_values_gradients_optimiser_and_activations_of_a_batch(ru
     found = cost_of(fedavg(lr=rule, budget=FOUR))
 
     assert states_kept(rule) == kept
-    assert found.peak_bytes == BYTES + BYTES + kept * BYTES + 4 * EXAMPLE_BYTES
+    assert found.peak_bytes == 3 * BYTES + kept * BYTES + 4 * EXAMPLE_BYTES
 
 
 def test_of_two_optimisers_the_larger_one_counts():
@@ -117,19 +156,19 @@ def test_of_two_optimisers_the_larger_one_counts():
 
 
 def test_a_full_batch_keeps_activations_of_all_examples():
-    assert cost_of(fedavg(budget=steps(1))).peak_bytes == 2 * BYTES + 5 * EXAMPLE_BYTES
+    assert cost_of(fedavg(budget=steps(1))).peak_bytes == 3 * BYTES + 5 * EXAMPLE_BYTES
 
 
 def test_a_twin_is_held_beside_the_shared_model_and_has_the_only_gradients_of_its_phase():
     found = cost_of(ditto(budget=FOUR, personal_budget=epochs(1, batch=2)))
 
-    assert found.peak_bytes == 2 * BYTES + BYTES + 4 * EXAMPLE_BYTES
+    assert found.peak_bytes == 2 * BYTES + 2 * BYTES + 4 * EXAMPLE_BYTES
 
 
 def test_of_several_phases_the_hungriest_counts():
     found = cost_of(ditto(lr=sgd(0.1), personal_lr=adam(0.1), budget=FOUR, personal_budget=epochs(1, batch=2)))
 
-    assert found.peak_bytes == 2 * BYTES + 3 * BYTES + 2 * EXAMPLE_BYTES
+    assert found.peak_bytes == 2 * BYTES + 4 * BYTES + 2 * EXAMPLE_BYTES
 
 
 def test_gradients_that_are_only_observed_are_held_too():
@@ -146,26 +185,27 @@ def test_parts_that_hold_still_have_no_gradients():
 
 
 def test_a_sparse_model_is_held_sparse_with_a_bit_for_each_entry_of_its_masks():
-    """9 of 27 values, 27 bits, gradients of the 9."""
+    """9 of 27 values as received and as trained, 27 bits, gradients of the 9."""
     found = cost_of(fedspa(budget=FOUR, search="rsm", **THIRD))
 
-    assert found.peak_bytes == round(9 * 8 + 27 / 8) + 9 * 8 + 4 * EXAMPLE_BYTES
+    assert found.peak_bytes == round(9 * 8 + 27 / 8) + 2 * 9 * 8 + 4 * EXAMPLE_BYTES
 
 
 def test_the_dense_gradient_of_a_search_is_counted():
     found = cost_of(fedspa(budget=FOUR, **THIRD))
 
-    assert found.peak_bytes == round(9 * 8 + 27 / 8) + BYTES + 4 * EXAMPLE_BYTES
+    assert found.peak_bytes == round(9 * 8 + 27 / 8) + 9 * 8 + BYTES + 4 * EXAMPLE_BYTES
 
 
 def test_a_dense_download_is_counted():
-    """With one example at a time, 9 gradients and 7 activations are less than the 18 values that arrive for nothing."""
-    method = fedspa(budget=epochs(1, batch=1), search="rsm", **THIRD)
+    """One weight of each tensor, one example at a time: 4 received, 4 gradients and 7 activations are less than the 23
+    values that arrive for nothing."""
+    method = fedspa(budget=epochs(1, batch=1), search="rsm", density=0.15, densities="uniform")
 
     masked, whole = cost_of(method), cost_of(replace(method, download=whole_shared_part))
 
-    assert masked.peak_bytes == round(9 * 8 + 27 / 8) + 9 * 8 + EXAMPLE_BYTES
-    assert whole.peak_bytes == round(9 * 8 + 27 / 8) + 18 * 8
+    assert masked.peak_bytes == round(4 * 8 + 27 / 8) + 2 * 4 * 8 + EXAMPLE_BYTES
+    assert whole.peak_bytes == round(4 * 8 + 27 / 8) + 23 * 8
 
 
 def test_local_training_downloads_nothing():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plures.core.types import Params
-from plures.evaluate.masks import PAIRS_OF, mask_distances, pairwise, spaced
+from plures.evaluate.masks import PAIRS_OF, mask_distances, pairwise, spaced, used_masks
 
 SHAPES = {"a": (3, 4), "b": (5,), "c": ()}
 """18 coordinates."""
@@ -110,3 +110,39 @@ def test_large_masks_are_counted_exactly():
 
     assert found.mean == 1e-6
     assert found.pairs[0][1] == 1e-6
+
+
+# What a client's model uses
+
+
+def bits(*values: int) -> torch.Tensor:
+    return torch.tensor(values) > 0
+
+
+def test_masks_go_by_the_names_of_their_parameters():
+    found = used_masks({"a": torch.ones(3), "mask.a": bits(1, 0, 1), "candidate.a": bits(0, 0, 0)})
+
+    assert {name: mask.tolist() for name, mask in found.items()} == {"a": [True, False, True]}
+
+
+def test_scores_and_votes_tell_the_bits_that_a_client_owns_and_has_chosen():
+    """Its own bit is 1 where its score is positive; a vote comes before it, where there is one; what it does not own
+    it does not use."""
+    params = {
+        "w": torch.zeros(7),
+        "owned.w": bits(1, 1, 1, 1, 1, 0, 0),
+        "score.w": torch.tensor([0.5, -0.5, 0.0, -0.5, 0.5, 0.5, -0.5]),
+        "given.w": bits(0, 0, 0, 1, 1, 0, 1),
+        "vote.w": bits(1, 1, 1, 1, 0, 1, 1),
+    }
+
+    (found,) = used_masks(params).items()
+
+    assert (found[0], found[1].int().tolist()) == ("w", [1, 0, 0, 1, 0, 0, 0])
+
+
+def test_layers_with_such_names_are_no_masks():
+    by_chance = {"mask.weight": torch.ones(2), "score.weight": torch.ones(2), "owned.weight": torch.ones(2)}
+
+    assert used_masks(by_chance) == {}
+    assert used_masks({"owned.weight": bits(1, 0)}) == {}

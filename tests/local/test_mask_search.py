@@ -27,7 +27,6 @@ from plures.local.mask_search import (
     keep_masks,
     moved_mask,
     prune_and_grow,
-    search_named,
     smallest,
 )
 from plures.methods import fedspa
@@ -227,23 +226,6 @@ def test_random_worth_is_drawn_by_seed_round_and_client(others):
     assert all(torch.equal(first[name], again[name]) for name in weights)
     assert all(first[name].shape == weights[name].shape for name in weights)
     assert not any(torch.equal(first[name], other[name]) for name in weights)
-
-
-def test_only_a_search_by_gradient_takes_one_of_a_batch_or_of_all_examples():
-    found = {
-        "dst": search_named("dst", "gradient"),
-        "random": search_named("dst", "random"),
-        "rsm": search_named("rsm", "gradient"),
-        "own": lambda problem, weights, masks, rate: masks,
-    }
-    refreshes = {name: MaskRefresh(search=search, rate=Annealed(start=0.5)) for name, search in found.items()}
-    assert {name: refresh.dense_examples(7, 3) for name, refresh in refreshes.items()} == {
-        "dst": 3,
-        "random": 0,
-        "rsm": 0,
-        "own": 0,
-    }
-    assert refreshes["dst"].dense_examples(2, 3) == 2
 
 
 def test_the_masks_of_a_client_are_not_written_into():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -122,6 +123,28 @@ def test_the_loss_of_a_sequence_is_the_mean_over_its_tokens_and_padding_alone_sa
     assert torch.allclose(belonging(found, shares)[2], shares, rtol=1e-14)
 
 
+def spoilt(problem, *broken):
+    """The same problem with components that have no numbers any more."""
+    starts = tuple(f"components.{number}." for number in broken)
+    nans = {name: torch.full_like(v, torch.nan) for name, v in problem.params.items() if name.startswith(starts)}
+    return replace(problem, params=problem.params | nans)
+
+
+@pytest.mark.parametrize("broken", [(1,), (0, 2)], ids=str)
+def test_a_component_whose_losses_are_no_numbers_is_not_taken_for_the_best_one(broken):
+    whole = problem_of()
+    problem = spoilt(whole, *broken)
+    found, before = losses_apart(problem), losses_apart(whole)
+    for number in range(3):
+        wanted = torch.full_like(before[:, number], torch.nan) if number in broken else before[:, number]
+        assert torch.equal(found[:, number].nan_to_num(-1.0), wanted.nan_to_num(-1.0))
+    assert problem.phase.solver(problem).loss.isnan()  # so that the run is stopped
+
+
+def test_examples_without_a_loss_under_any_component_count_equally():
+    assert losses_apart(spoilt(problem_of(), 0, 1, 2)).tolist() == [[0.0] * 3] * 9
+
+
 def test_values_of_one_output_are_compared_with_their_targets_one_by_one():
     batch = Batch(torch.randn(4, 3, generator=DRAWS, dtype=torch.float64), torch.arange(4.0, dtype=torch.float64))
     module = network(lambda: nn.Sequential(nn.Linear(3, 1)))
@@ -161,6 +184,19 @@ def test_norms_take_their_running_statistics_or_those_of_the_examples_where_none
         assert torch.allclose(found[:, number], F.cross_entropy(output, data.targets, reduction="none"), rtol=1e-12)
     assert all(torch.equal(value, before[name]) for name, value in problem.params.items())
     assert all(layer.training for layer in problem.binding.task.module.modules())
+
+
+def test_statistics_of_the_examples_are_those_of_all_of_them_however_many_there_are():
+    """More than go through the network at once where that makes no difference: 1,024."""
+    many = mixture.EXAMPLES_AT_ONCE + 76
+    problem = problem_of(network(NormedNetwork), client=0, population=federation([many]), buffers="reset")
+    found, data = losses_apart(problem), problem.visit.data
+    assert found.shape == (many, 3)
+    for number, module in enumerate(apart(problem, NormedNetwork)):
+        whole = F.cross_entropy(module.train()(data.inputs), data.targets, reduction="none")
+        assert torch.allclose(found[:, number], whole, rtol=1e-10)
+        first = F.cross_entropy(module(data.inputs[:1024]), data.targets[:1024], reduction="none")
+        assert not torch.allclose(found[:1024, number], first, rtol=1e-6)
 
 
 def test_a_single_example_has_no_statistics_of_its_own():

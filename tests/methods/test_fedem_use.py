@@ -83,6 +83,24 @@ def test_a_newcomer_learns_its_shares_and_nothing_else():
     assert mixture_loss(losses, shares) < mixture_loss(losses, before["mixing"]) - 1e-4
 
 
+def test_a_client_that_took_part_begins_with_its_own_shares():
+    """The loss told is that of the mixture as it was; an E step from equal shares would lead elsewhere."""
+    run = tiny(3, adapt_steps=2)
+    visit, before = run.visit(3), run.model(3)
+    own, losses = run.final[3]["mixing"], losses_of(run, before, visit.data)
+    equal = torch.full_like(own, 1 / 3)
+    work = run_phases(run.program.method.adapt, run.program.binding(3), visit, before)
+    assert torch.allclose(work.params["mixing"], stepped(losses, own, 2), rtol=1e-12)
+    assert not torch.allclose(work.params["mixing"], stepped(losses, equal, 2), rtol=1e-2)
+    assert [loss.item() for loss in work.losses.values()] == pytest.approx([mixture_loss(losses, own).item()])
+
+
+def stepped(losses, shares, count):
+    for _ in range(count):
+        shares = belonging(losses, shares).mean(dim=0)
+    return shares
+
+
 def test_more_steps_fit_a_client_no_worse_and_its_own_shares_are_where_they_begin():
     found = []
     for count in (1, 2, 5, 40):

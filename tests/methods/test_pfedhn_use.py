@@ -1,4 +1,4 @@
-"""pFedHN in use: one model for everybody, running statistics, learning, defaults and refusals."""
+"""pFedHN in use: facts and reports, running statistics, learning, defaults and refusals."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.helpers.methods import (
     Given,
     NormedNetwork,
     Product,
+    assert_all_near,
     assert_near,
     assert_same_bits,
     federation,
@@ -25,35 +26,34 @@ from tests.helpers.methods import (
     part_of,
     play,
 )
-from tests.methods.test_pfedhn import ALL, SMALL, TABLE, made, phi_of, tiny
+from tests.methods.test_pfedhn import ALL, EMBEDDING, MEAN, SMALL, phi_of, tiny
 from tests.oracles.common import client_loss, gradient, step
 
-# One model for everybody
+# What is told of the whole cohort
 
 
-def test_the_model_for_everybody_is_made_of_the_mean_embedding():
-    run = tiny(3, [(0, 1), (), (2,)])
-    for server in run.servers:
-        shared = server.shared
-        assert_near(part_of(shared, ALL), made(shared, shared[TABLE].mean(dim=0)))
-    assert_same_bits(run.servers[2].shared, run.servers[1].shared)
-    assert run.program.has_global_model()
+def test_the_facts_of_a_visit_are_of_the_whole_cohort_in_turn_too():
+    """Clients 0, 1 and 3 have 3, 5 and 9 examples: 17 of 28."""
+    in_turn, together = (tiny(1, [(0, 1, 3)], one_by_one=choice) for choice in (True, False))
+    facts = [{visit.client: visit.facts for visit, _ in run.results} for run in (in_turn, together)]
+    assert facts[0] == facts[1]
+    assert {(one.cohort_clients, one.cohort_examples, one.all_examples) for one in facts[0].values()} == {(3, 17, 28)}
+    assert {client: one.examples for client, one in facts[0].items()} == {0: 3, 1: 5, 3: 9}
+    assert {one.inclusion for one in facts[0].values()} == {0.4}
 
 
-def test_in_a_population_of_one_it_is_that_clients_model():
-    """int(1 + 1 / 4) = 1 number is its embedding."""
-    run = play(pfedhn(**SMALL, lr=0.3, budget=steps(3), server=0.5), 8, population=federation([6]))
-    assert run.shared[TABLE].shape == (1, 1)
-    assert_near(part_of(run.shared, ALL), part_of(run.model(0), ALL))
-    losses = [sum(report.losses.values()) for report in run.reports]
-    assert losses == sorted(losses, reverse=True)
+def test_reports_are_of_the_whole_cohort():
+    """Two full-batch steps of each client are two passes; losses go by examples, of which they have 3, 5, 7, 9, 4."""
+    run = tiny(1)
+    (report,) = run.reports
+    assert (report.cohort, report.network_passes) == ((0, 1, 2, 3, 4), 5 * 2)
+    (phase,) = report.losses
+    total = sum(visit.facts.examples * float(result.losses[phase]) for visit, result in run.results)
+    assert report.losses[phase] == pytest.approx(total / 28, rel=1e-12)
+    assert set(run.store.clients()) == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize(("clients", "size"), [(3, 1), (4, 2), (5, 2), (100, 26)])
-def test_embeddings_have_a_quarter_of_the_number_of_clients_and_one(clients, size):
-    population = federation([2] * clients)
-    assert play(pfedhn(**SMALL), 0, population=population).shared[TABLE].shape == (clients, size)
-    assert play(pfedhn(**SMALL, embedding=3), 0, population=population).shared[TABLE].shape == (clients, 3)
+# Running statistics
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
@@ -69,6 +69,16 @@ def test_shared_running_statistics_are_averaged_over_the_cohort_by_examples(one_
         assert all(torch.equal(visit.received[name], before[name]) for visit, _ in run.results)
     assert torch.equal(run.shared["norm.num_batches_tracked"], before["norm.num_batches_tracked"] + 3)
     assert not any("running" in name for name in phi_of(run.shared))
+
+
+def test_the_mean_of_counters_of_batches_is_rounded():
+    """3 examples are one batch of three and 5 are two: (3 * 1 + 5 * 2) / 8 = 1.625, which is 2 batches."""
+    method = pfedhn(**SMALL, lr=0.3, budget=epochs(1, batch=3), buffers="shared")
+    run = play(method, 1, Given([(0, 1)], 0.4), module=network(NormedNetwork))
+    counter = "norm.num_batches_tracked"
+    assert sorted(-int(result.buffers[counter]) for _, result in run.results) == [1, 2]
+    assert torch.equal(run.shared[counter], run.servers[0].shared[counter] + 2)
+    assert run.shared[counter].dtype == torch.int64
 
 
 # Learning
@@ -94,12 +104,15 @@ def test_it_learns_digits_of_clients_with_two_classes_each():
 
 
 def test_the_hypernetwork_begins_by_the_seed_alike_in_either_precision():
-    one, same, other = (play(pfedhn(**SMALL), 0, seed=seed).shared for seed in (1, 1, 2))
-    assert_same_bits(one, same)
-    assert all(not torch.equal(one[name], other[name]) for name in one)
-    single = play(pfedhn(**SMALL), 0, seed=1, module=network().float()).shared
-    for name in [name for name in one if name.startswith("hyper.")]:
-        assert torch.equal(single[name], one[name].float())
+    one, same, other = (play(pfedhn(**SMALL), 0, seed=seed) for seed in (1, 1, 2))
+    assert_same_bits(one.shared, same.shared)
+    assert_all_near(one.final, same.final, 0.0)
+    assert all(not torch.equal(one.shared[name], other.shared[name]) for name in one.shared if name != MEAN)
+    assert all(not torch.equal(one.final[i][EMBEDDING], other.final[i][EMBEDDING]) for i in range(5))
+    single = play(pfedhn(**SMALL), 0, seed=1, module=network().float())
+    for name in [name for name in one.shared if name.startswith("hyper.")]:
+        assert torch.equal(single.shared[name], one.shared[name].float())
+    assert all(torch.equal(single.final[i][EMBEDDING], one.final[i][EMBEDDING].float()) for i in range(5))
 
 
 def test_the_defaults_are_those_promised():
@@ -119,6 +132,7 @@ def test_the_defaults_are_those_promised():
     )
     runs = [play(method, 2, population=federation([40, 70, 33])) for method in (pfedhn(), told)]
     assert_same_bits(runs[0].shared, runs[1].shared)
+    assert_all_near(runs[0].final, runs[1].final, 0.0)
     assert_same_bits(runs[0].adapted(1), runs[1].adapted(1))
     assert runs[0].reports == runs[1].reports
 
@@ -144,8 +158,12 @@ def test_finetuning_trains_the_clients_own_model():
 
 def test_without_the_number_of_clients_it_cannot_begin():
     program = Program(pfedhn(), OneNetwork(module=network()), loss=nn.functional.cross_entropy, seed=0)
-    with pytest.raises(InvalidConfig, match=r"needs the number of clients: give Program\(\.\.\., num_clients=\.\.\.\)"):
+    with pytest.raises(
+        InvalidConfig, match=r"needs the number of clients: give Program\(\.\.\., num_clients=\.\.\.\), or"
+    ):
         program.binding(0)
+    told = Program(pfedhn(embedding=4), OneNetwork(module=network()), loss=nn.functional.cross_entropy, seed=0)
+    assert told.initial_state(0)[EMBEDDING].shape == (4,)
 
 
 def test_where_nothing_is_shared_there_is_nothing_to_make():

@@ -41,11 +41,16 @@ def make(row: Row, **server: Optimizer) -> Method:
     return METHODS[row.method].make(**{key: row.options[key] for key in row.options if key != "server"}, **server)
 
 
+def moves_by_changes(method: Method) -> bool:
+    """Whether the server moves by how far clients moved; a round of its own has its own step, and tests of its own."""
+    return method.upload is delta and method.run_round is None
+
+
 def that_send_changes() -> list[Row]:
     """For each method with an option `server`, its first row in which clients send how far they moved."""
     found: dict[str, Row] = {}
     for row in ROWS:
-        if has_option(row.method, "server") and make(row).upload is delta:
+        if has_option(row.method, "server") and moves_by_changes(make(row)):
             found.setdefault(row.method, row)
     return list(found.values())
 
@@ -102,7 +107,9 @@ def pseudo_gradient(row: Row, run: Played, round: int) -> Params:
 
 def test_there_are_methods_and_none_is_left_out():
     """Whether clients send changes or gradients may depend on a variant; what the defaults send is a least."""
-    by_default = {name for name in METHODS if has_option(name, "server") and METHODS[name].make().upload is delta}
+    with_server = {name: METHODS[name].make() for name in METHODS if has_option(name, "server")}
+    by_default = {name for name, method in with_server.items() if moves_by_changes(method)}
+    assert {name for name, method in with_server.items() if method.run_round is not None} == {"pfedhn"}
     assert by_default <= {row.method for row in FOUND}
     assert {"fedavg", "fedsim", "fedalt", "pfedme", "apfl", "scaffold", "per_fedavg", "fedbn"} <= by_default
     assert sum(averages_by_default(row) for row in FOUND) > len(FOUND) / 2

@@ -161,6 +161,23 @@ def test_who_is_not_good_enough_without_them_keeps_its_weights():
     assert pruned[0] > pruned[2]
 
 
+def test_an_accuracy_that_just_meets_the_threshold_is_not_above_it():
+    """With that of each client's sparse network as the threshold the client stays dense, and with a little less not."""
+    eager = tiny(1)
+    pruned = [(visit, result) for visit, result in eager.results if ones(result.state) < 21]
+    assert pruned
+    for visit, result in pruned:
+        accuracy = accuracy_of(eager, result.trained | result.state, visit.data)
+        assert 0 < accuracy < 1
+        for threshold, left in ((accuracy, 21), (accuracy - 1e-9, ones(result.state))):
+            run = tiny(1, accuracy_threshold=threshold)
+            assert ones(run.final[visit.client]) == left
+
+
+def accuracy_of(run, params, batch):
+    return int((run.output(params, batch.inputs).argmax(dim=1) == batch.targets).sum()) / batch.num_examples
+
+
 def test_the_mask_of_the_first_epoch_is_that_of_the_first_epoch():
     """FedAvg of one epoch takes the same steps up to there; the percentiles are numpy's."""
     one_epoch = play(fedavg(lr=0.3, budget=epochs(1, batch=3)), 1)

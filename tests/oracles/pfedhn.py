@@ -1,7 +1,8 @@
 """pFedHN: Algorithm 1 of Shamsian et al. 2021, for groups of clients that have their turn together.
 
 `phi` has the layers "body.0", "body.1", ... and for each parameter w of the clients' network the layer "heads.w"; `e`
-is the embedding of each client and `own` its personal layers (pFedHN-PC), if any. The server's SGD is that of torch.
+is the embedding of each client and `own` its personal layers (pFedHN-PC), if any. The server's SGD is that of torch, at
+the rate `server_lr` of each round.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def pfedhn(clients, phi, e, own, shapes, turns, batches, *, lr, server_lr, momen
             length = sum((value**2).sum() for value in mean.values()) ** 0.5
             mean = {n: value * min(1.0, clip / (length + 1e-6)) for n, value in mean.items()}
             speed = {n: momentum * speed[n] + mean[n] + decay * phi[n] for n in phi}
-            phi = step(phi, speed, server_lr)
+            phi = step(phi, speed, server_lr(round))
             for i in group:
                 speeds[i] = momentum * speeds[i] + mean[f"e{i}"] + decay * e[i]
-                e[i] = e[i] - server_lr * speeds[i]
+                e[i] = e[i] - server_lr(round) * speeds[i]
     return phi, e, own

@@ -22,6 +22,7 @@ from plures.parts.profile import Profile, profile
 from plures.recipes.capacities import UNITS, affordable, read_capacities
 from plures.recipes.experiment import Data
 from plures.recipes.federations import stand_in
+from plures.recipes.message_bounds import largest_message
 from plures.recipes.running import make_program
 
 # Forms
@@ -46,6 +47,22 @@ def test_a_list_gives_each_client_its_own():
 def test_tiers_give_exact_numbers_of_clients():
     """10 % of 20 clients are 2."""
     assert Counter(values({"tiers": [[0.1, 1.0], [0.9, 0.5]]})) == {1.0: 2, 0.5: 18}
+
+
+@pytest.mark.parametrize(
+    ("shares", "clients", "counts"),
+    [
+        ([0.35, 0.65], 5, [2, 3]),  # 1.75
+        ([0.29, 0.71], 100, [29, 71]),  # 29, though in floating point 28.999999999999996
+        ([0.3, 0.3, 0.4], 12, [4, 3, 5]),  # ends at 3.6 and 7.2, so at 4 and 7
+    ],
+)
+def test_tiers_end_at_the_nearest_client(shares, clients, counts):
+    tiers = [[share, (number + 1) / 10] for number, share in enumerate(shares)]
+
+    found = Counter(values({"tiers": tiers}, clients))
+
+    assert [found[value] for _, value in tiers] == counts
 
 
 def test_tiers_are_dealt_once_for_all_by_the_seed():
@@ -145,12 +162,13 @@ def profile_of(program: Program) -> Profile:
 
 
 def cost_of(program: Program, unit: str, capacity: float) -> float:
-    """FLOPs of an example, or bytes, of the model that a client of that capacity has."""
+    """FLOPs of an example, or bytes of the largest message, of the model that a client of that capacity has."""
     network, rule = program.binding(0).network, program.method.capacity
     assert rule is not None
     sizes = rule.sizes(network, capacity)
     if unit == "bytes":
-        return sum(4 * sizes.get(name, value.numel()) for name, value in network.params.items())
+        whole = {name: value.numel() for name, value in network.params.items()}
+        return largest_message(program.binding(0))(whole | dict(sizes))
     return profile_of(program).flops(sizes)
 
 

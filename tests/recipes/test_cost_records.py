@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from plures import run
+from plures.core.method import Method, Network
 from plures.local.masks import masks_in
+from plures.methods import heterofl
+from plures.models import as_networks, mlp
+from plures.recipes.running import make_program
 from plures.report import records
 from tests.recipes.helpers import CLASSES, INPUTS, built, ran
 
@@ -45,6 +50,24 @@ def test_every_visit_is_a_row_with_client_and_name(recorded):
         assert 0 <= float(row["refresh_seconds"]) <= float(row["seconds"])
 
 
+def test_the_times_of_a_visit_are_those_of_its_phases_and_of_the_refresh(recorded):
+    """Each is rounded to a microsecond, by at most half of one."""
+    result, folder = recorded
+    for row in records.read_visits(folder):
+        phases = json.loads(row["phase_seconds"])
+        assert phases.keys() == result.cost["phase_seconds"].keys()
+        assert min(phases.values()) > 0
+        assert sum(phases.values()) == pytest.approx(float(row["seconds"]), abs=0.5e-6 * (len(phases) + 1.01))
+        assert phases.get("refresh", 0.0) == float(row["refresh_seconds"])
+
+
+def test_a_method_with_two_phases_has_the_time_of_each(tmp_path):
+    ran("fedrep", tmp_path / "run")
+
+    for row in records.read_visits(tmp_path / "run"):
+        assert json.loads(row["phase_seconds"]).keys() == {"personal", "shared"}
+
+
 def test_the_rows_of_a_round_add_up_to_its_line(recorded):
     _, folder = recorded
     lines = {line["round"]: line for line in records.read_rounds(folder)}
@@ -55,6 +78,9 @@ def test_the_rows_of_a_round_add_up_to_its_line(recorded):
         assert lines[round]["peak_bytes"] == max(int(row["peak_bytes"]) for row in rows)
         seconds = sum(float(row["seconds"]) for row in rows)
         assert sum(lines[round]["phase_seconds"].values()) == pytest.approx(seconds, abs=1e-4)  # rounded
+        visits = [json.loads(row["phase_seconds"]) for row in rows]
+        for phase, total in lines[round]["phase_seconds"].items():
+            assert total == pytest.approx(sum(visit[phase] for visit in visits), abs=1e-5)
 
 
 def test_the_rounds_add_up_to_the_cost_of_the_result(recorded):
@@ -111,6 +137,23 @@ def apart(left: dict[str, Tensor], right: dict[str, Tensor]) -> float:
     return sum(int((left[name] != right[name]).sum()) for name in left) / total
 
 
+@pytest.mark.parametrize("quorum", [2, 5])
+def test_of_fedmask_the_bits_that_clients_own_and_have_chosen_are_compared(quorum, tmp_path):
+    """A model has zeros where it does not use the frozen weights. Five votes of four clients: no bit is voted on."""
+    result = ran("fedmask", tmp_path / "run", rounds=3, method_options={"quorum": quorum}, evaluation={"every": 1})
+
+    models = [result.personal_model(client).get_parameter("head.weight") for client in range(4)]
+    masks = [{"head.weight": weight != 0} for weight in models]
+    found = records.read_rounds(tmp_path / "run")[-1]["masks"]
+    assert (found["clients"], found["sample"]) == (4, [0, 1, 2, 3])
+    for mask, row in zip(masks, found["pairs"], strict=True):
+        assert row == pytest.approx([apart(mask, other) for other in masks], abs=5e-7)
+    assert found["density"] == pytest.approx(sum(int(mask["head.weight"].sum()) for mask in masks) / (4 * 20))
+    assert 0 < found["density"] <= 0.4  # of five columns a half, rounded down, is two
+    assert found["mean"] > 0
+    assert all("masks" in line for line in records.read_rounds(tmp_path / "run"))
+
+
 def test_fixed_masks_are_the_same_for_all_and_stay_at_distance_0(tmp_path):
     ran("fedspa", tmp_path / "run", method_options={"search": "rsm"})
 
@@ -128,6 +171,45 @@ def test_methods_without_masks_tell_nothing_of_them(tmp_path):
     ran("fedavg", tmp_path / "run")
 
     assert all("masks" not in line for line in records.read_rounds(tmp_path / "run"))
+
+
+# What capacities are about is asked for in every visit, and computed once
+
+
+def counting(method: Method, calls: list[float]) -> Method:
+    """The method with a list of the capacities that sizes were computed for."""
+    rule = method.capacity
+    assert rule is not None
+
+    def sizes(network: Network, capacity: float) -> Mapping[str, int]:
+        calls.append(capacity)
+        return rule.sizes(network, capacity)
+
+    return replace(method, capacity=replace(rule, sizes=sizes))
+
+
+def test_slices_are_counted_once_for_all_visits_of_a_capacity():
+    calls: list[float] = []
+    network = mlp(shape=(INPUTS,), hidden=(5,), classes=CLASSES)
+
+    run(counting(heterofl(width=0.4), calls), built().federation, network, rounds=3)
+
+    assert calls == [0.4]
+
+
+def test_what_a_capacity_is_about_is_kept_for_a_limited_number_of_capacities(monkeypatch):
+    """Of four capacities in turn, two are kept at a time: each is computed anew in the second turn."""
+    monkeypatch.setattr("plures.core.program.SIZES_KEPT", 2)
+    calls: list[float] = []
+    network = as_networks(mlp(shape=(INPUTS,), hidden=(5,), classes=CLASSES))
+    program = make_program(counting(heterofl(), calls), network, built().federation, seed=0)
+    program.capacity_of = [0.2, 0.4, 0.6, 1.0].__getitem__
+
+    for client in [*range(4), *range(4)]:
+        assert program.governed(client) == list(program.sizes(client))
+        assert program.sizes(client)["body.1.bias"] == [1, 2, 3, 5][client]
+
+    assert calls == [0.2, 0.4, 0.6, 1.0] * 2
 
 
 # What cannot be counted

@@ -73,7 +73,8 @@ def test_table_1_gigabytes_and_operations_in_units_of_1e14(method, model, printe
 
 
 @pytest.mark.parametrize(
-    ("model", "printed_gigabytes", "printed_flops"), [("lenet5", 14.1, 3.5), ("vgg11_gn", 738.5, 229.3)]
+    ("model", "printed_gigabytes", "printed_flops"),
+    [("lenet5", 14.1, 3.5), ("vgg11_gn", 738.5, 229.3), ("resnet18_gn", 897.6, 833.2)],
 )
 def test_ditto_with_two_and_three_epochs_has_the_columns_of_fedavg(model, printed_gigabytes, printed_flops):
     found = planned("ditto", model, TWO_AND_THREE)
@@ -98,6 +99,17 @@ def test_rsm_has_the_operations_of_dst_with_a_search_that_it_does_not_need():
     assert rsm.total["flops"] == dst.total["flops"] - dst.total["search_flops"]
     assert rsm.total["flops_with_search"] == dst.total["flops"] == dst.total["flops_with_search"]
     assert gigabytes(rsm) == gigabytes(dst)
+
+
+@pytest.mark.parametrize(
+    ("model", "printed_gigabytes", "printed_flops"),
+    [("lenet5", 7.0, 2.0), ("vgg11_gn", 369.2, 172.9), ("resnet18_gn", 448.8, 705.1)],
+)
+def test_rsm_has_the_printed_columns_of_table_1_with_the_search(model, printed_gigabytes, printed_flops):
+    found = planned("fedspa", model, RSM)
+
+    assert gigabytes(found) == near(printed_gigabytes)
+    assert found.total["flops_with_search"] / 1e14 == near(printed_flops)
 
 
 def test_rsm_on_vgg_has_the_printed_operations_with_the_search_only():

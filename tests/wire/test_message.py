@@ -176,7 +176,7 @@ def test_what_was_held_has_the_names_and_shapes_of_the_values(held, told):
     [
         torch.zeros(2, dtype=torch.complex64),
         torch.eye(2).to_sparse(),
-        torch.zeros((1,) * 65),
+        torch.zeros((1,) * 9),
         torch.zeros(2).to(torch.float8_e5m2),
     ],
 )
@@ -188,6 +188,20 @@ def test_tensors_of_other_kinds_are_refused_by_name(tensor):
 def test_a_name_that_is_no_text_is_refused():
     with pytest.raises(InvalidMessage, match="UTF-8"):
         encode(of(**{"\ud800": torch.ones(1)}))
+
+
+def test_a_name_may_have_512_bytes_and_no_more():
+    """An umlaut has two."""
+    message = of(**{"ö" * 256: torch.ones(2)})
+    assert raw_message(decode(encode(message), most_bytes=ENOUGH)) == raw_message(message)
+    for use in (encode, size):
+        with pytest.raises(InvalidMessage, match=r"'ö{40}'\.\.\. has 513 bytes, more than 512\. Rename"):
+            use(of(**{"ö" * 256 + "o": torch.ones(2)}))
+
+
+def test_a_tensor_may_have_8_dimensions():
+    message = of(w=torch.arange(6.0).reshape(1, 2, 1, 1, 3, 1, 1, 1))
+    assert raw_message(decode(encode(message), most_bytes=ENOUGH)) == raw_message(message)
 
 
 def test_too_many_tensors_are_refused():
@@ -236,4 +250,4 @@ def test_bytes_may_come_in_any_buffer():
     message = of(w=torch.arange(3.0))
     data = encode(message)
     for buffer in (data, bytearray(data), memoryview(data)):
-        assert raw_message(decode(buffer, most_bytes=12)) == raw_message(message)
+        assert raw_message(decode(buffer, most_bytes=ENOUGH)) == raw_message(message)

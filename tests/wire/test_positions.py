@@ -46,6 +46,23 @@ def test_every_code_gives_the_mask_back_in_the_bytes_it_said(mask, code):
         assert code != smallest_code(mask)[0]
 
 
+@pytest.mark.parametrize(
+    ("code", "density", "block", "least"),
+    [
+        ("indices", 0.1, 1, 100_000),
+        ("indices", 0.01, 1, 10_000),
+        ("blocks", 0.9, 2, 80_000),
+        ("blocks", 0.5, 37, 10_000),
+    ],
+)
+def test_positions_of_a_large_tensor_come_back_although_they_are_read_in_pieces(code, density, block, least):
+    """A million coordinates; a run of blocks takes two numbers, and begins at a block in density * (1 - density)."""
+    mask = np.repeat(np.random.default_rng(0).random(1_000_000 // block) < density, block)
+    encoded = write_positions(code, mask)
+    assert 0.95 * least < len(encoded) < bitmap_bytes(mask.size)
+    assert np.array_equal(read(code, encoded, mask.size), mask)
+
+
 @given(flat_masks)
 @example(mask_of(1000, 3, 4, 5, 900))
 @settings(deadline=None)

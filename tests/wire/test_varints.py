@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plures.core.errors import InvalidMessage
 from plures.wire.reader import Reader, encode_number, number_bytes
-from plures.wire.varints import decode_numbers, encode_numbers, numbers_bytes
+from plures.wire.varints import BYTES_AT_ONCE, decode_numbers, encode_numbers, numbers_bytes, numbers_in_turn
 
 numbers = st.one_of(st.integers(0, 300), st.integers(0, 2**63 - 1), st.integers(0, 62).map(lambda bits: 1 << bits))
 
@@ -41,6 +41,28 @@ def test_many_numbers_are_each_number_in_turn(many):
     assert encoded == b"".join(map(encode_number, many))
     assert len(encoded) == numbers_bytes(array)
     assert decode_numbers(memoryview(encoded)).tolist() == many
+
+
+@pytest.mark.parametrize("most", [1, 7, 14, 62])
+def test_a_long_list_is_read_in_pieces_that_end_with_a_number(most):
+    """With numbers of 1 to `most` bits, so of up to 9 bytes."""
+    rng = np.random.default_rng(most)
+    array = rng.integers(0, 1 << rng.integers(1, most + 1, 5 * BYTES_AT_ONCE), dtype=np.int64)
+    pieces = list(numbers_in_turn(memoryview(encode_numbers(array))))
+    assert np.array_equal(np.concatenate(pieces), array)
+    assert len(pieces) > 4
+    assert all(numbers_bytes(piece) <= BYTES_AT_ONCE for piece in pieces)
+
+
+def test_an_empty_list_has_no_pieces():
+    assert list(numbers_in_turn(memoryview(b""))) == []
+
+
+@pytest.mark.parametrize("place", [0, 1, 8, 9, BYTES_AT_ONCE - 9, BYTES_AT_ONCE - 8, BYTES_AT_ONCE, 2 * BYTES_AT_ONCE])
+def test_a_number_that_is_too_long_is_found_wherever_it_is(place):
+    encoded = bytes(place) + b"\xff" * 9 + bytes(3 * BYTES_AT_ONCE)
+    with pytest.raises(InvalidMessage, match="too long"):
+        list(numbers_in_turn(memoryview(encoded)))
 
 
 @pytest.mark.parametrize("encoded", ["80", "8080", "8000", "808000", "ff" * 9 + "01", "ff" * 30 + "01", "ff" * 30])

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from plures.cli.methods import AsJson
 from plures.evaluate.complexity import Sizes, complexity
-from plures.recipes import load_experiment, planned_cost
+from plures.recipes import Experiment, PlannedCost, load_experiment, planned_cost
 from plures.recipes.folder import as_json_text
 from plures.report.cost_tables import MEANING, complexity_table, cost_table
 
@@ -35,15 +35,20 @@ def cost(
     sizes = 500, shape = [3, 32, 32] and classes = 10.
     """
     console = Console()
-    planned = planned_cost(load_experiment(experiment, changes or []))
+    wanted = load_experiment(experiment, changes or [])
+    planned = planned_cost(wanted)
     if table3:
-        sizes = Sizes(parameters=planned.parameters, clients=planned.clients, cohort=planned.cohort)
+        sizes = sizes_of(planned, wanted)
         lines = [line.as_json() for line in complexity(sizes)]
         if as_json:
             typer.echo(as_json_text(lines, indent=2))
             return
         console.print(f"d = {planned.parameters:,}, n = {planned.clients:,}, m = {planned.cohort:g}", highlight=False)
-        console.print("k = 3, s = 0.5, g = 0.05, q = 0.67, v = n / 4, h = 100\n", highlight=False)
+        console.print(
+            f"k = {sizes.components}, s = {sizes.density:g}, g = {sizes.gate_share:g}, q = {sizes.upload_share:g}, "
+            f"v = {sizes.embedding:g}, h = {sizes.hidden}\n",
+            highlight=False,
+        )
         console.print(complexity_table(lines))
         return
     if as_json:
@@ -57,4 +62,16 @@ def cost(
     console.print(cost_table(planned.as_json()))
     console.print(MEANING.rstrip(), style="dim", highlight=False)
     for note in planned.notes:
-        console.print(f"\n{note}", highlight=False)
+        console.print(f"\n{note}", highlight=False, markup=False)
+
+
+def sizes_of(planned: PlannedCost, experiment: Experiment) -> Sizes:
+    """The paper's sizes for the network and cohorts at hand; an option of the file's own method takes its place."""
+    options = experiment.method_options
+    own = {
+        "fedem": {"components": options.get("components")},
+        "pfedhn": {"hidden": options.get("hidden"), "embedding_size": options.get("embedding")},
+        "pfedgate": {"density": options.get("density")},
+    }.get(planned.method, {})
+    given = {name: value for name, value in own.items() if value is not None}
+    return Sizes(parameters=planned.parameters, clients=planned.clients, cohort=planned.cohort, **given)

@@ -47,6 +47,12 @@ class Result(NamedTuple):
     """Time of each phase, and of what came after them."""
     up: Sent = NOTHING_SENT
     """What the upload took."""
+    forward_passes: float = 0.0
+    """Of the passes, those that went no way back."""
+    whole_passes: float = 0.0
+    """Of the passes, those through the whole network, before a sparse model was cut from it."""
+    searched: tuple[int, ...] = ()
+    """Of each gradient that was taken after the phases, for new masks, how many examples it was of."""
 
     def message(self) -> Message:
         """All that the client sends."""
@@ -61,6 +67,8 @@ class Work(NamedTuple):
     losses: dict[str, Tensor]
     passes: float
     seconds: dict[str, float]
+    forward_passes: float = 0.0
+    whole_passes: float = 0.0
 
 
 def run_phases(
@@ -75,18 +83,20 @@ def run_phases(
     observed: Params = {}
     losses: dict[str, Tensor] = {}
     seconds: dict[str, float] = {}
-    passes = 0.0
+    passes, forward_passes, whole_passes = 0.0, 0.0, 0.0
     for phase in phases:
         began = time.perf_counter()
         problem = Problem(phase=phase, visit=visit, binding=binding, params=params, gradient=gradient)
         with told(visit, phase.name):
             outcome = (phase.solver or descend)(problem)
         params, passes = outcome.params, passes + outcome.passes
+        forward_passes += outcome.forward_passes
+        whole_passes += outcome.whole_passes
         observed = observed | outcome.observed
         if outcome.passes:
             name = phase.name if phase.name not in losses else f"{phase.name}.{len(losses)}"
             losses[name], seconds[name] = outcome.loss, time.perf_counter() - began
-    return Work(params, observed, losses, passes, seconds)
+    return Work(params, observed, losses, passes, seconds, forward_passes, whole_passes)
 
 
 @contextmanager
@@ -114,11 +124,11 @@ def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradien
     """One client's whole work in one round."""
     with global_draws(visit.seed, "network", visit.round, visit.client):
         work = run_phases(method.local, binding, visit, arrival(binding, visit), gradient)
-        params, seconds, began = work.params, work.seconds, time.perf_counter()
+        params, seconds, began, searched = work.params, work.seconds, time.perf_counter(), list[int]()
         if method.refresh is not None:
             last = Problem(phase=method.local[-1], visit=visit, binding=binding, params=params, gradient=gradient)
             with told(visit, REFRESH):
-                params = method.refresh(last, params)
+                params, searched = method.refresh(last, params), last.taken
             seconds = seconds | {REFRESH: time.perf_counter() - began}
     state, known = select(params, binding.parts, stays), select(params, binding.parts, is_known)
     shared = select(params, binding.parts, lambda part: travels(part) and part != SHARED_BUFFERS)
@@ -132,6 +142,9 @@ def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradien
         buffers={name: visit.received[name] - value for name, value in buffers.items()},
         losses=work.losses,
         passes=work.passes,
+        forward_passes=work.forward_passes,
+        whole_passes=work.whole_passes,
+        searched=tuple(searched),
         trained=work.params,
         known=news(known, visit.state),
         used=nonzeros(method, binding, work.params, visit),
@@ -145,11 +158,16 @@ def news(known: Params, before: Params) -> Params:
 
 
 def nonzeros(method: Method, binding: Binding, params: Params, visit: Visit) -> dict[str, int]:
-    """How many coordinates of its parameters a client's model really uses; {} of a method whose models are dense."""
-    if method.predict is own_parameters and method.wrap is None:
+    """How many coordinates of its parameters a client's model really uses; {} of a method whose models are dense.
+
+    Where it has a capacity, training is looked at too, and what uses more counts.
+    """
+    views = {method.predict} if method.capacity is None else {method.predict, *(phase.view for phase in method.local)}
+    if views == {own_parameters} and method.wrap is None:
         return {}
     with torch.inference_mode():
         inputs = visit.data.inputs[:EXAMPLES_SEEN]
         binding.task.train(False)
-        seen = binding.task.seen(method.predict(params, inputs), inputs)
-        return {name: int(torch.count_nonzero(seen[name])) for name in binding.task.parameters}
+        shown = [binding.task.seen(view(params, inputs), inputs) for view in views]
+        counts = [{name: int(torch.count_nonzero(seen[name])) for name in binding.task.parameters} for seen in shown]
+    return max(counts, key=lambda count: sum(count.values()))

@@ -112,13 +112,18 @@ def diverged(what: str, phase: str, visit: Visit) -> Diverged:
 
 def check_capacity(program: Program, visit: Visit, result: Result) -> float | None:
     """The share of its capacity that a client used; more than all of it is a defect of the method."""
-    if program.method.capacity is None:
+    rule = program.method.capacity
+    if rule is None:
         return None
     allowed = program.sizes(visit.client)
     used = sum(result.used.get(name, size) for name, size in allowed.items())
-    sent = count_values(Message(result.upload)) if program.method.capacity.limits_uploads else 0
+    if result.whole_passes:
+        values = program.binding(visit.client).values
+        used = sum(values[name].numel() for name in allowed)
+    sent = count_values(Message(result.upload)) if rule.limits_uploads else 0
     whole = sum(allowed.values())
-    if max(used, sent) > whole:
+    first = rule.whole_at_first and bool(result.whole_passes)
+    if (used > whole and not first) or sent > whole:
         raise ClientFailed(
             f"The client uses {used:,} and uploads {sent:,} values, but its capacity is {whole:,}",
             client=visit.name or str(visit.client),

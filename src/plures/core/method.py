@@ -182,6 +182,8 @@ class Capacity:
     """How many coordinates of each parameter a client of that capacity may use; what is not named it uses whole."""
     limits_uploads: bool = True
     """Whether what a client uploads is no more than what it uses."""
+    whole_at_first: bool = False
+    """Whether a client's first visit trains the whole model, from which its own is then cut for good."""
 
 
 class Trained(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -39,6 +39,10 @@ class Outcome(NamedTuple):
     """Mean over the updates; zero where there was none."""
     passes: float
     """Passes of the client's examples through the network."""
+    forward_passes: float = 0.0
+    """Of these, passes that go no way back."""
+    whole_passes: float = 0.0
+    """Of these, passes through the whole network, before a sparse model is cut from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,8 @@ class Problem:
     binding: Binding
     params: Params
     gradient: Gradient = eager_gradient
+    taken: list[int] = field(default_factory=list)
+    """Of each gradient that was taken, how many examples it was of."""
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the phase's budget; the same stream gives the same batches in every phase."""
@@ -71,6 +77,7 @@ class Problem:
     def gradients(self, params: Params, batch: Batch, names: list[str]) -> tuple[Params, Tensor]:
         """Gradients of the phase's loss for some names, the others held still."""
         point = {name: params[name] for name in names}
+        self.taken.append(batch.num_examples)
         return self.gradient(lambda watched: self.loss(params | watched, batch), point)
 
     def moving_names(self) -> list[str]:

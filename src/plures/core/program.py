@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Bare, Beginning, Method, Network, View, no_example
+from plures.core.method import Bare, Beginning, Capacity, Method, Network, View, no_example
 from plures.core.seeds import global_draws
 from plures.core.task import Augment, Loss, Task
 from plures.core.types import (
@@ -154,17 +154,25 @@ class Program:
         self.example = example or no_example
         self.num_clients = num_clients
         self.capacity_of = capacity_of
-        self._sizes: dict[Hashable, Mapping[str, int]] = {}
+        self._sizes: dict[Hashable, dict[str, int]] = {}
         self._bindings: OrderedDict[Hashable, Binding] = OrderedDict()
+        self._travelling: Params = {}
 
     def binding(self, client: int) -> Binding:
         key = self.networks.key(client)
         if key not in self._bindings:
-            self._bindings[key] = self._bind(self._module(key))
+            self._bindings[key] = self._sharing(key, self._bind(self._module(key)))
             if len(self._bindings) > MODULES_KEPT:
                 self._bindings.popitem(last=False)
         self._bindings.move_to_end(key)
         return self._bindings[key]
+
+    def _sharing(self, key: Hashable, bound: Binding) -> Binding:
+        """Architectures hold what travels in common with the first client's: a hypernetwork may be large."""
+        if key == self.networks.key(0):
+            self._travelling = bound.picked(travels)
+        like = {n: v for n, v in self._travelling.items() if n in bound.values and v.shape == bound.values[n].shape}
+        return replace(bound, values=bound.values | like)
 
     def _module(self, key: Hashable) -> nn.Module:
         with global_draws(self.seed, "model"):
@@ -209,23 +217,23 @@ class Program:
 
     def sizes(self, client: int) -> Mapping[str, int]:
         """How many coordinates of each parameter a client may use; of a method without capacities, all of them."""
-        binding, rule = self.binding(client), self.method.capacity
-        whole = {name: value.numel() for name, value in binding.task.parameters.items()}
-        if rule is None:
-            return whole
+        whole = {name: value.numel() for name, value in self.binding(client).task.parameters.items()}
+        return whole if self.method.capacity is None else whole | self._limited(client, self.method.capacity)
+
+    def governed(self, client: int) -> list[str]:
+        """Names of the parameters that a client's capacity is about; of a method without capacities, all."""
+        if self.method.capacity is None:
+            return list(self.binding(client).task.parameters)
+        return list(self._limited(client, self.method.capacity))
+
+    def _limited(self, client: int, rule: Capacity) -> dict[str, int]:
+        """Sizes of the parameters that a client's capacity is about; kept, for slices of large networks take time."""
         key = (self.networks.key(client), self.capacity(client))
         if key not in self._sizes:
             if len(self._sizes) >= SIZES_KEPT:
                 self._sizes.clear()
-            self._sizes[key] = whole | dict(rule.sizes(binding.network, self.capacity(client)))
+            self._sizes[key] = dict(rule.sizes(self.binding(client).network, self.capacity(client)))
         return self._sizes[key]
-
-    def governed(self, client: int) -> list[str]:
-        """Names of the parameters that a client's capacity is about; of a method without capacities, all."""
-        binding, rule = self.binding(client), self.method.capacity
-        if rule is None:
-            return list(binding.task.parameters)
-        return list(rule.sizes(binding.network, self.capacity(client)))
 
     def initial_shared(self) -> Params:
         """What the server holds before round 1; the first client's network is the reference."""

@@ -48,6 +48,10 @@ class Task:
                 layer.training = mode and trained
             self._mode = mode
 
+    def trained_layers(self) -> list[nn.Module]:
+        """Layers that training mode is for: those that their owner does not hold in evaluation mode."""
+        return [layer for layer, trained in self._training_modes if trained]
+
     def output(self, params: Params, inputs: Tensor) -> Tensor:
         seen = {name: params[name] for name in self.names}
         result: Tensor = functional_call(self.module, seen, (inputs,), tie_weights=self.tied)

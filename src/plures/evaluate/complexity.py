@@ -25,10 +25,12 @@ class Sizes:
     gate_share: float = 0.05
     upload_share: float = 0.67
     hidden: int = 100
+    embedding_size: float | None = None
+    """None: a quarter of the clients."""
 
     @property
     def embedding(self) -> float:
-        return 0.25 * self.clients
+        return 0.25 * self.clients if self.embedding_size is None else self.embedding_size
 
 
 @dataclass(frozen=True, kw_only=True)

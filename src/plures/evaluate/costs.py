@@ -10,7 +10,7 @@ import torch
 from plures.core.client import Result
 from plures.core.method import Method, Optimizer, Phase, Visit
 from plures.core.program import Binding, Program
-from plures.core.types import Params, is_constant, is_known
+from plures.core.types import Params, is_constant
 from plures.parts.profile import Profile, profile
 
 BACKWARD = 3
@@ -56,20 +56,22 @@ class CostMeter:
 
     def of_visit(self, visit: Visit, result: Result) -> VisitCost:
         """What a visit did cost."""
-        return self.cost(visit, result.passes, result.used)
+        return self.cost(visit, result, result.used)
 
-    def cost(self, visit: Visit, passes: float, used: Mapping[str, int]) -> VisitCost:
-        """Of so many passes of the client's examples through a network with so many nonzero entries."""
+    def cost(self, visit: Visit, result: Result, used: Mapping[str, int]) -> VisitCost:
+        """Of a result's passes of the client's examples through a network with so many nonzero entries."""
         measured, binding = self.profile(visit.client), self.program.binding(visit.client)
-        whole = {name: value.numel() for name, value in binding.task.parameters.items()}
-        examples = round(passes * visit.facts.examples)
-        search = BACKWARD * measured.flops() * searched_examples(self.program.method, visit)
+        sizes = {name: value.numel() for name, value in binding.task.parameters.items()}
+        forward = round(result.forward_passes * visit.facts.examples)
+        work = BACKWARD * (round(result.passes * visit.facts.examples) - forward) + forward
+        whole = BACKWARD * round(result.whole_passes * visit.facts.examples)
+        search = BACKWARD * measured.flops() * sum(result.searched)
         return VisitCost(
-            flops=BACKWARD * measured.flops(used) * examples + search,
-            dense_flops=BACKWARD * measured.flops() * examples,
+            flops=measured.flops(used) * (work - whole) + measured.flops() * whole + search,
+            dense_flops=measured.flops() * work,
             search_flops=search,
-            peak_bytes=peak_bytes(self.program.method, binding, visit, used, measured),
-            density=density(whole, used, self.program.governed(visit.client)),
+            peak_bytes=peak_bytes(self.program.method, binding, visit, result, used, measured),
+            density=density(sizes, used, self.program.governed(visit.client)),
         )
 
 
@@ -79,53 +81,47 @@ def density(whole: Mapping[str, int], used: Mapping[str, int], names: Iterable[s
     return sum(size for size, _ in sizes) / max(1, sum(size for _, size in sizes))
 
 
-def searched_examples(method: Method, visit: Visit) -> int:
-    """Examples whose dense gradient a client takes after its phases, to find its next masks."""
-    says = getattr(method.refresh, "dense_examples", None)
-    return 0 if says is None else int(says(visit.facts.examples, largest_batch(method.local[-1], visit)))
-
-
 def largest_batch(phase: Phase, visit: Visit) -> int:
     indices = next(iter(phase.budget.batches(visit.facts.examples, torch.Generator())), torch.empty(0))
     return visit.facts.examples if indices is None else len(indices)
 
 
-def peak_bytes(method: Method, binding: Binding, visit: Visit, used: Mapping[str, int], measured: Profile) -> int:
+def peak_bytes(
+    method: Method, binding: Binding, visit: Visit, result: Result, used: Mapping[str, int], measured: Profile
+) -> int:
     """The most a client holds at once, values of masked-out coordinates not counted.
 
-    Always: its parameters, and a bit for each entry of a mask. In a phase: gradients, the optimiser's state, and
-    activations of a batch. In a search for masks: a dense gradient. On arrival: what it received and does not use.
+    Always: its parameters, and a bit for each entry of a mask. In a phase: what it received of those that move,
+    gradients, the optimiser's state, and activations of a batch. In a search for masks: the received, and a dense
+    gradient. On arrival: what it received and does not use. A visit that trains the whole model holds all of it.
     """
-    values = binding.values
-    kept = bytes_of(values, [*binding.picked(is_constant), *visit.received, *visit.state], used, binding)
-    moments = [arriving_excess(binding, visit, used)]
+    values, held = binding.values, {} if result.whole_passes else used
+    moving = {part for phase in method.local for part in phase.moves}
+    received = bytes_of(values, [name for name in visit.received if binding.parts[name] in moving], held)
+    kept = bytes_of(values, [*binding.picked(is_constant), *visit.received, *visit.state], held)
+    moments = [arriving_excess(binding, visit, held)]
     for phase in method.local:
-        moving = binding.names(*phase.moves, *([phase.observe] if phase.observe else []))
-        gradients = bytes_of(values, moving, used, binding)
+        names = binding.names(*phase.moves, *([phase.observe] if phase.observe else []))
+        gradients = bytes_of(values, names, held)
         optimizer = gradients * states_kept(phase.optimizer)
-        moments.append(gradients + optimizer + measured.activation_bytes(largest_batch(phase, visit)))
-    searched = searched_examples(method, visit)
-    if searched:
-        dense = bytes_of(values, binding.task.parameters, {}, binding)
-        moments.append(dense + measured.activation_bytes(searched))
+        moments.append(received + gradients + optimizer + measured.activation_bytes(largest_batch(phase, visit)))
+    if result.searched:
+        dense = bytes_of(values, binding.task.parameters, {})
+        moments.append(received + dense + measured.activation_bytes(max(result.searched)))
     return kept + max(moments)
 
 
-def bytes_of(values: Params, names: Iterable[str], used: Mapping[str, int], binding: Binding) -> int:
+def bytes_of(values: Params, names: Iterable[str], used: Mapping[str, int]) -> int:
     """Bytes of some parameters, each as sparse as it is; a truth value is a bit."""
-    total = 0.0
-    for name in names:
-        value = values[name]
-        size = 1 / 8 if value.dtype == torch.bool and is_known(binding.parts[name]) else value.element_size()
-        total += used.get(name, value.numel()) * size
-    return round(total)
+    sizes = [(used.get(name, values[name].numel()), values[name]) for name in names]
+    return round(sum(count * (1 / 8 if value.dtype == torch.bool else value.element_size()) for count, value in sizes))
 
 
 def arriving_excess(binding: Binding, visit: Visit, used: Mapping[str, int]) -> int:
     """Bytes of a download beyond what the client keeps of the shared part."""
     shared = list(visit.received)
     size = max((binding.values[name].element_size() for name in shared), default=4)
-    return max(0, visit.down.num_values * size - bytes_of(binding.values, shared, used, binding))
+    return max(0, visit.down.num_values * size - bytes_of(binding.values, shared, used))
 
 
 def states_kept(chosen: Optimizer | Mapping[str, Optimizer]) -> int:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from plures.core.types import Params
+from plures.local.masks import masks_in
+from plures.local.scores import GIVEN, OWNED, SCORE, VOTE, bits_of
 
 PAIRS_OF = 20
 """Clients, evenly spaced, whose masks are compared pair by pair."""
@@ -29,6 +31,17 @@ class MaskDistances:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def used_masks(params: Params) -> Params:
+    """Of each masked parameter, which entries a client's model uses: those of its mask, or by its scores and votes.
+
+    Masks are truth values; of a method without masks, parameters may have such names by chance.
+    """
+    bools = {name: value for name, value in params.items() if value.dtype == torch.bool}
+    owned = [name.removeprefix(OWNED) for name in bools if name.startswith(OWNED)]
+    scored = [name for name in owned if {SCORE + name, VOTE + name, GIVEN + name} <= params.keys()]
+    return masks_in(bools) | {name: bits_of(params, name) for name in scored}
 
 
 def mask_distances(clients: Iterable[int], masks_of: Callable[[int], Params]) -> MaskDistances | None:

@@ -55,7 +55,7 @@ def cached_descent(problem: Problem) -> Outcome:
         on_head = on_features(problem)
     except InvalidModel:
         return descend(problem)
-    return descend(on_head)._replace(passes=1.0)
+    return descend(on_head)._replace(passes=1.0, forward_passes=1.0)
 
 
 def on_features(problem: Problem) -> HeadProblem:

@@ -54,10 +54,6 @@ class PruneAndGrow:
         worth = self.grow(problem, weights) if rate else {}
         return masks | {name: moved_mask(weights[name], value, masks[name], rate) for name, value in worth.items()}
 
-    def dense_examples(self, num_examples: int, batch: int) -> int:
-        """Examples whose dense gradient one search takes."""
-        return min(num_examples, batch) if self.grow is grow_by_gradient else 0
-
 
 def prune_and_grow(grow: Grow) -> MaskSearch:
     """FedSpa's search (DST); `grow` says what an inactive coordinate is worth."""
@@ -131,11 +127,6 @@ class MaskRefresh:
         found = self.search(problem, weights, own, check_share(rate, round=visit.round))
         check_masks(visit, masks, found)
         return params | {mask_of(name): mask for name, mask in found.items()}
-
-    def dense_examples(self, num_examples: int, batch: int) -> int:
-        """Examples whose dense gradient one search takes; 0 of a search that does not say."""
-        says = getattr(self.search, "dense_examples", None)
-        return 0 if says is None else int(says(num_examples, batch))
 
 
 GROW: dict[str, Grow] = {"gradient": grow_by_gradient, "random": grow_at_random}

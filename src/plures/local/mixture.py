@@ -50,8 +50,9 @@ def losses_apart(problem: Problem) -> Tensor:
     with evaluating(problem) as (params, at_once):
         batches = zip(torch.split(data.inputs, at_once), torch.split(data.targets, at_once), strict=True)
         losses = [each(task.ask(APART, params, inputs)[APART], targets) for inputs, targets in batches]
+    found = torch.cat(losses, dim=1).T
     # A sequence that is all padding has no loss: it belongs to no component more than to others.
-    return torch.cat(losses, dim=1).T.nan_to_num(nan=0.0)
+    return torch.where(found.isnan().all(dim=1, keepdim=True), torch.zeros_like(found), found)
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def evaluating(problem: Problem) -> Iterator[tuple[Params, int]]:
     """
     task, size = problem.binding.task, problem.visit.data.num_examples
     forgotten = {name: problem.params[name].clone() for name in problem.binding.names(RESET_BUFFERS)}
-    norms = [layer for layer in task.module.modules() if isinstance(layer, _NormBase) and forgotten and size > 1]
+    norms = [layer for layer in task.trained_layers() if isinstance(layer, _NormBase) and forgotten and size > 1]
     task.train(False)
     try:
         for layer in norms:
@@ -128,7 +129,7 @@ class ExpectationMaximisation:
             "params": problem.params | {MIXING: belongs.mean(dim=0)},
         }
         done = descend(Weighted(**weighted, targets=data.targets, belongs=belongs))
-        return done._replace(loss=mixture_loss(losses, shares), passes=done.passes + 1.0)
+        return done._replace(loss=mixture_loss(losses, shares), passes=done.passes + 1.0, forward_passes=1.0)
 
     def check(self, problem: Problem) -> None:
         """Whether targets are what the networks are said to give, and the loss can be had of each example."""
@@ -157,4 +158,4 @@ class ShareSteps:
         first = mixture_loss(losses, shares)
         for _ in range(self.count):
             shares = belonging(losses, shares).mean(dim=0)
-        return Outcome(problem.params | {MIXING: shares}, {}, first, 1.0)
+        return Outcome(problem.params | {MIXING: shares}, {}, first, 1.0, 1.0)

@@ -121,7 +121,7 @@ class ScoreTraining:
         done = descend(replace(problem, params=pruned(first.params, units)))
         passes = first.passes + done.passes
         loss = (first.passes * first.loss + done.passes * done.loss) / (passes or 1.0)
-        return with_own_bits(done._replace(loss=loss, passes=passes))
+        return with_own_bits(done._replace(loss=loss, passes=passes, whole_passes=first.passes))
 
     def obeying(self, params: Params) -> Params:
         """Scores with the sign of the voted bits and the size that they had."""

@@ -87,7 +87,7 @@ def fedmask(
         extend=lambda network: scores.with_scores(network.params, names(network), first_score),
         predict=scores.voted,
         adapt=(replace(work, budget=adapt),),
-        capacity=Capacity(unit="density", usual=density, sizes=sizes),
+        capacity=Capacity(unit="density", usual=density, sizes=sizes, whole_at_first=True),
     )
 
 

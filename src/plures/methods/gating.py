@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import nn
@@ -114,18 +114,26 @@ def with_capacity(beginning: Beginning) -> Params:
     return state | {"capacity": torch.full_like(state["capacity"], beginning.capacity)}
 
 
-def gated_training(problem: Problem) -> Outcome:
+@dataclass(frozen=True)
+class GatedTraining:
     """Steps on network and gate at once; dropped blocks keep their values, whatever the optimiser remembers."""
-    gated = as_gated(problem.binding.task.module)
-    params = problem.params
-    if "mean_input" in params:
-        params = params | {"mean_input": problem.visit.data.inputs.mean(dim=0, keepdim=True)}
-    spans = {NETWORK + n: [(p.start, p.stop) for p in pieces] for n, pieces in gated.blocks.by_name.items()}
-    phase, chosen = problem.phase, problem.phase.optimizer
-    if isinstance(chosen, Mapping) and moves_untouched(chosen[SHARED]):
-        rules: dict[Part, Optimizer] = {**chosen, SHARED: TouchedOnly(rule=chosen[SHARED], spans=spans)}
-        phase = replace(phase, optimizer=rules)
-    return descend(Problem(**vars(problem) | {"phase": phase, "params": params}))
+
+    for_any_phase: ClassVar[bool] = True
+    """It serves whatever phase moves the network or the gate."""
+
+    def __call__(self, problem: Problem) -> Outcome:
+        gated, params = as_gated(problem.binding.task.module), problem.params
+        if "mean_input" in params:
+            params = params | {"mean_input": problem.visit.data.inputs.mean(dim=0, keepdim=True)}
+        spans = {NETWORK + n: [(p.start, p.stop) for p in pieces] for n, pieces in gated.blocks.by_name.items()}
+        phase, chosen = problem.phase, problem.phase.optimizer
+        rules = dict(chosen) if isinstance(chosen, Mapping) else dict.fromkeys(phase.moves, chosen)
+        if SHARED in rules and moves_untouched(rules[SHARED]):
+            rules[SHARED] = TouchedOnly(rule=rules[SHARED], spans=spans)
+        return descend(Problem(**vars(problem) | {"phase": replace(phase, optimizer=rules), "params": params}))
+
+
+gated_training = GatedTraining()
 
 
 def moves_untouched(rule: Optimizer) -> bool:

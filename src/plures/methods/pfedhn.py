@@ -8,30 +8,27 @@ Shamsian, Navon, Fetaya, Chechik, "Personalized Federated Learning using Hyperne
 With `personal` layers, which the hypernetwork does not make, this is the paper's pFedHN-PC. Deviations from the paper:
 a round may have several clients; they have their turns in an order that is drawn, or with `one_by_one=False` one step
 on their mean. An embedding moves, decays and has momentum only in its own client's steps. The momentum of personal
-layers starts anew at each visit. As in the paper's code, `clip_norm` is not for personal layers.
+layers starts anew at each visit, and all clients start with the same ones; embeddings have no rate of their own. As in
+the paper's code, `clip_norm` is not for personal layers.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from plures.core.method import Budget, Method, Optimizer, Phase, Trained, Upload, Visit
+from plures.core.method import Budget, Method, Optimizer, Phase
 from plures.core.types import PERSONAL, SHARED
 from plures.local import as_optimizer, delta, sgd, steps
 from plures.methods.options import FIVE_EPOCHS, Duration, Rule, Selection
 from plures.methods.registry import register
 from plures.parts import BufferPolicy, all_shared, split
-from plures.server.hypernetwork import HYPER, Hypernetwork, HyperRound, numbered, own_model
+from plures.server.hyper_round import HyperRound
+from plures.server.hypernetwork import HYPER, Hypernetwork, own_model
 from plures.server.weights import uniform
 
 FIFTY_BATCHES: Budget = steps(50, batch=64)
 ON_CLIENTS: Optimizer = sgd(0.005, momentum=0.9, weight_decay=5e-5)
 AT_THE_SERVER: Optimizer = sgd(0.01, momentum=0.9, weight_decay=1e-3)
-
-
-def of_made_model(visit: Visit, trained: Trained) -> Upload:
-    """The change of what the hypernetwork has made, which is not what the server moves."""
-    return delta(visit, trained)
 
 
 @register(
@@ -58,16 +55,17 @@ def pfedhn(
 ) -> Method:
     """No `embedding`: of int(1 + clients / 4) numbers. The head as `personal` part: pFedHN-PC."""
     limit = None if clip_norm is None else {SHARED: clip_norm}
+    hyper = Hypernetwork(rule=as_optimizer(server), hidden=hidden, layers=layers, embedding=embedding)
     train = Phase(train=(SHARED, PERSONAL), budget=budget, optimizer=as_optimizer(lr), clip_norm=limit)
     return Method(
         split=split(personal, buffers=buffers),
         local=(train,),
-        upload=of_made_model,
+        upload=delta,
         weight=uniform,
-        server={HYPER: as_optimizer(server)},
+        server={HYPER: hyper.rule},
         download=own_model,
-        extend=Hypernetwork(hidden=hidden, layers=layers, embedding=embedding),
-        start=numbered,
+        extend=hyper,
+        start=hyper.begin,
         adapt=(replace(train, budget=adapt),),
         run_round=HyperRound(one_by_one=one_by_one, clip_norm=server_clip),
     )

@@ -8,13 +8,14 @@ from typing import Any
 
 from plures.core.errors import InvalidConfig
 from plures.recipes.build import Built, build
+from plures.recipes.checks import check_weights_matter
 from plures.recipes.costing import PlannedCost, planned_cost
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
 from plures.recipes.loading import load_named
 from plures.recipes.pipeline import run_pipeline
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
-from plures.recipes.running import run
+from plures.recipes.running import make_program, run
 from plures.recipes.watching import Watcher
 from plures.wire import Codec
 
@@ -52,6 +53,9 @@ def run_built(
     built: Built, experiment: Experiment, *, out: Path | None, title: str | None, watcher: Watcher | None
 ) -> RunResult:
     """Run what an experiment named."""
+    if built.matching is not None:
+        program = make_program(built.method, built.networks, built.federation, seed=experiment.seed)
+        check_weights_matter(program, "[model] weights" if experiment.model.weights else "[pipeline] pretrain")
     return run(
         built.method,
         built.federation,

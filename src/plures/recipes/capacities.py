@@ -12,9 +12,10 @@ import torch
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Capacity, CapacityUnit, Network
-from plures.core.program import Program
+from plures.core.program import Binding, Program
 from plures.core.seeds import generator
-from plures.parts.profile import Profile, profile
+from plures.parts.profile import profile
+from plures.recipes.message_bounds import most_bytes
 
 Of = Callable[[int], float]
 """From a client's number to what it can afford."""
@@ -183,20 +184,19 @@ def affordable(program: Program, given: Any, num_clients: int) -> Of:
             "Choose a method with sparse or narrow models (see docs/capacity.md), or leave the capacity out."
         )
     wanted = read_capacities(given, num_clients, program.seed, rule.unit)
-    network = program.binding(0).network
-    convert = lru_cache(maxsize=1024)(converter(rule, network, wanted.unit))
-    for end in wanted.ends:
+    convert = lru_cache(maxsize=1024)(converter(rule, program.binding(0), wanted.unit))
+    for end in sorted(wanted.ends, key=lambda end: (end <= 1, end)):  # the least first; shares after numbers
         convert(end)
     return lambda client: convert(wanted.of(client))
 
 
-def converter(rule: Capacity, network: Network, unit: str) -> Callable[[float], float]:
+def converter(rule: Capacity, binding: Binding, unit: str) -> Callable[[float], float]:
     """From a value in one unit to the largest capacity of the method whose model does not exceed it."""
     if unit == rule.unit:
-        return lambda value: check_share(rule, network, value)
+        return lambda value: check_share(rule, binding.network, value)
     if unit not in ("flops", "bytes"):
         raise InvalidConfig(f"capacity.{unit}: this method counts in {rule.unit}; give that, flops or bytes.")
-    cost = cost_in(unit, rule, network)
+    cost = cost_in(unit, rule, binding)
     whole = cost(1.0)
 
     def largest(value: float) -> float:
@@ -225,19 +225,16 @@ def check_share(rule: Capacity, network: Network, value: float) -> float:
     return value
 
 
-def cost_in(unit: str, rule: Capacity, network: Network) -> Callable[[float], float]:
-    """What a model of some capacity costs: FLOPs of one example forward, or bytes of its values."""
-    measured: Profile | None = profile(network.module, network.example) if unit == "flops" else None
-    elements = {name: value.element_size() for name, value in network.params.items()}
+def cost_in(unit: str, rule: Capacity, binding: Binding) -> Callable[[float], float]:
+    """What a model of some capacity costs: FLOPs of one example forward, or bytes."""
+    network = binding.network
     whole = {name: value.numel() for name, value in network.params.items()}
+    cost_of = profile(network.module, network.example).flops if unit == "flops" else most_bytes(rule, binding)
 
     def cost(capacity: float) -> float:
         try:
-            sizes = whole | dict(rule.sizes(network, capacity))
+            return float(cost_of(whole | dict(rule.sizes(network, capacity))))
         except InvalidConfig:  # too little for any model
             return math.inf
-        if measured is not None:
-            return float(measured.flops(sizes))
-        return float(sum(size * elements[name] for name, size in sizes.items()))
 
     return cost

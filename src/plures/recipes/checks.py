@@ -134,3 +134,13 @@ def rules_of(program: Program) -> Iterator[Optimizer]:
             yield from chosen.values()
         else:
             yield chosen
+
+
+def check_weights_matter(program: Program, where: str) -> None:
+    """Refuse weights to start from where a method makes its whole model itself."""
+    binding = program.binding(0)
+    if not any(torch.equal(binding.values[name], value) for name, value in binding.task.parameters.items()):
+        raise InvalidConfig(
+            f"{where} gives weights to start from, but {program.method.name} makes its whole model itself: they would "
+            "change nothing. Remove them, or keep some layers personal."
+        )

@@ -48,6 +48,7 @@ class CostBook:
             **({} if cost is None else cost.as_row()),
             "seconds": round(sum(result.seconds.values()), 6),
             "refresh_seconds": round(result.seconds.get(REFRESH, 0.0), 6),
+            "phase_seconds": json.dumps(rounded(result.seconds)),
             "notes": json.dumps(notes) if notes else None,
         }
         self.rows.append({column: row.get(column) for column in VISIT_COLUMNS})
@@ -82,8 +83,13 @@ class CostBook:
         unknown: dict[str, Any] = {}
         if self.meter is None:
             unknown = {**dict.fromkeys((*OPERATIONS, "peak_bytes")), "not_counted": self.uncounted}
-        phases = {phase: round(value, 6) for phase, value in self.phase_seconds.items()}
+        phases = rounded(self.phase_seconds)
         return {**self.totals, **unknown, "seconds": round(seconds, 3), "phase_seconds": phases}
+
+
+def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    """To microseconds."""
+    return {phase: round(value, 6) for phase, value in seconds.items()}
 
 
 def upload_share(result: Result) -> float | None:

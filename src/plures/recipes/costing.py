@@ -13,11 +13,13 @@ from plures.core.client import run_client
 from plures.core.context import Server, lone_facts, make_visit
 from plures.core.loop import start
 from plures.core.program import Program
-from plures.core.types import Params
+from plures.core.seeds import global_draws
+from plures.core.types import Params, is_known
 from plures.core.wire import send
 from plures.data import Federation
 from plures.data.populations import evenly_spaced
 from plures.evaluate.costs import BACKWARD, CostMeter, largest_batch
+from plures.local.mask_search import MaskRefresh
 from plures.recipes.build import Built, build
 from plures.recipes.capacities import affordable
 from plures.recipes.experiment import Experiment
@@ -80,6 +82,8 @@ def planned_cost(experiment: Experiment) -> PlannedCost:
         notes.append("Other stages of the [pipeline] are not in it.")
     if built.method.capacity is not None and not built.method.capacity.limits_uploads:
         notes.append("Uploads are planned whole: which blocks training touches depends on the data.")
+    if built.method.capacity is None and any(is_known(part) for part in program.binding(0).parts.values()):
+        notes.append("Masks are planned as at the start: how they shrink depends on training.")
     total, visits, peak = add_cohorts(experiment, built, cost_of)
     total |= {
         "paper_bytes": BYTES_PER_VALUE * (total["values_down"] + total["values_up"]),
@@ -90,12 +94,19 @@ def planned_cost(experiment: Experiment) -> PlannedCost:
         rounds=experiment.rounds,
         clients=built.federation.num_clients,
         cohort=visits / max(1, experiment.rounds),
-        parameters=sum(value.numel() for value in program.binding(0).task.parameters.values()),
+        parameters=count_parameters(program),
         visit={name: value / max(1, visits) for name, value in total.items()},
         total=total,
         peak_bytes=int(peak),
         notes=notes,
     )
+
+
+def count_parameters(program: Program) -> int:
+    """Of the network that was given, without what a method builds around it."""
+    with global_draws(program.seed, "model"):
+        module = program.networks.build(program.networks.key(0))
+    return sum(value.numel() for value in module.parameters())
 
 
 def checked_program(experiment: Experiment, built: Built) -> Program:
@@ -171,7 +182,7 @@ def dry_cost(meter: CostMeter, federation: Federation, client: int, store: Memor
     store.commit(1, {client: result.state})
     _, up = send(program.wire, result.message(), upward=True, draws=torch.Generator)
     used = {} if method.capacity is None else program.sizes(client)
-    cost = meter.cost(visit, result.passes, used)
+    cost = meter.cost(visit, result, used)
     searched = min(facts.examples, largest_batch(method.local[-1], visit)) if method.local else 0
     with_search = cost.flops - cost.search_flops + BACKWARD * meter.profile(client).flops() * searched
     return {
@@ -179,7 +190,7 @@ def dry_cost(meter: CostMeter, federation: Federation, client: int, store: Memor
         "values_up": up.num_values,
         "bytes_down": visit.down.num_bytes,
         "bytes_up": up.num_bytes,
-        "flops_with_search": with_search if hasattr(method.refresh, "dense_examples") else cost.flops,
+        "flops_with_search": with_search if isinstance(method.refresh, MaskRefresh) else cost.flops,
         **cost.as_row(),
     }
 

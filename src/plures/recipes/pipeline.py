@@ -14,18 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plures.core.errors import InvalidConfig
-from plures.core.method import Method, Penalty, Phase
-from plures.core.program import Binding, Program
-from plures.core.types import PERSONAL, Params, is_constant
+from plures.core.program import Program
+from plures.core.types import Params
 from plures.evaluate import Evaluation, Evaluator
-from plures.local import add, as_optimizer, proximal, pull_to_initial, twin_of
 from plures.recipes.build import Built, build
-from plures.recipes.experiment import Experiment, PretrainTable, TuneTable
+from plures.recipes.checks import check_run, check_weights_matter
+from plures.recipes.experiment import Experiment, PretrainTable
 from plures.recipes.folder import RunFolder
-from plures.recipes.options import make_budget, make_rule
 from plures.recipes.recorder import all_summaries
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
+from plures.recipes.tuning import with_tuning
 from plures.recipes.warm_start import load_weights
 from plures.recipes.watching import Watcher
 from plures.report import records
@@ -54,6 +53,7 @@ def run_pipeline(
     pipeline, stages, weights = experiment.pipeline, list[Stage](), None
     assert pipeline is not None
     if pipeline.pretrain is not None:
+        rehearse(experiment, pipeline.pretrain)
         weights, stage = pretrained(experiment, pipeline.pretrain, run, out=out, watcher=watcher)
         stages.append(stage)
     elif experiment.rounds == 0:
@@ -75,6 +75,29 @@ def run_pipeline(
     return result
 
 
+def rehearse(experiment: Experiment, table: PretrainTable) -> None:
+    """Find what is wrong with stages (b) and (c) before (a) is trained, on the model that (a) starts from."""
+    first = pretraining(experiment, table)
+    start = build(first)
+    program = make_program(start.method, start.networks, start.federation, seed=first.seed)
+    if not program.has_global_model():
+        raise InvalidConfig(f"[pipeline] pretrain needs a method that shares its whole model, not {table.method}.")
+    built = build(experiment, of_network(program, program.initial_shared()))
+    assert experiment.pipeline is not None
+    method = with_tuning(built, experiment.pipeline.tune, experiment.rounds)
+    later = make_program(method, built.networks, built.federation, seed=experiment.seed)
+    check_run(
+        later,
+        built.federation,
+        built.sampler,
+        experiment.rounds,
+        built.plan,
+        least_rounds=0,
+        capacity=experiment.capacity,
+    )
+    check_weights_matter(later, "[pipeline] pretrain")
+
+
 def pretrained(
     experiment: Experiment, table: PretrainTable, run: Run, *, out: Path | None, watcher: Watcher | None
 ) -> tuple[Params, Stage]:
@@ -82,8 +105,6 @@ def pretrained(
     first = pretraining(experiment, table)
     built = build(first)
     program = make_program(built.method, built.networks, built.federation, seed=first.seed)
-    if not program.has_global_model():
-        raise InvalidConfig(f"[pipeline] pretrain needs a method that shares its whole model, not {table.method}.")
     folder = None if out is None else Path(kept_under(experiment)) / key_of(built)
     if folder is not None and is_finished(folder):
         return of_network(program, load_weights(folder / records.SHARED)), kept_stage(folder)
@@ -115,6 +136,7 @@ def pretraining(experiment: Experiment, table: PretrainTable) -> Experiment:
             "model": experiment.model.model_copy(update={"adapters": None, "input_dropout": None}),
             "split": type(experiment.split)(buffers=experiment.split.buffers),
             "server": type(experiment.server)(),
+            "capacity": None,  # the whole model is trained
             "pipeline": None,
             "out": None,
         }
@@ -162,38 +184,6 @@ def stage_of(name: str, result: RunResult, model: str, before: list[Stage]) -> S
         gain=None if value is None or last is None else (value - last) * (1 if larger else -1),
         folder=None if result.folder is None else str(result.folder),
     )
-
-
-def with_tuning(built: Built, tune: TuneTable | str | None, rounds: int) -> Method:
-    """The method with stage (c) as its `adapt` phases; "method" keeps the method's own."""
-    if tune is None or isinstance(tune, str):
-        return built.method
-    binding = make_program(built.method, built.networks, built.federation, seed=0).binding(0)
-    phases = (*built.method.local, *built.method.adapt)
-    parts = dict.fromkeys(part for phase in phases for part in (*phase.moves, phase.observe) if part is not None)
-    moved = (
-        tuple(part for part in parts if not is_constant(part))
-        if tune.part == "all"
-        else tuple(part for part in parts if part == PERSONAL)
-    )
-    if not moved:
-        raise InvalidConfig(f'{built.info.name} has no personal part to tune: give [pipeline] tune part = "all".')
-    phase = Phase(
-        train=moved,
-        budget=make_budget("tune", tune.budget),
-        optimizer=as_optimizer(make_rule("lr", tune.lr, max(rounds, 1))),
-        view=next((p.view for p in built.method.adapt if set(p.moves) & set(moved)), built.method.predict),
-        penalty=pull_of(tune, binding) if tune.pull else None,
-        clip_norm=tune.clip_norm,
-    )
-    return replace(built.method, adapt=(phase,))
-
-
-def pull_of(tune: TuneTable, binding: Binding) -> Penalty:
-    """Shared parameters, or twins, are pulled to the shared model; personal layers to where they started."""
-    if any(twin_of(name) in binding.parts for name in binding.parts):
-        return proximal(tune.pull, half=tune.half, of=twin_of)
-    return add(proximal(tune.pull, half=tune.half), pull_to_initial(tune.pull / 2 if tune.half else tune.pull))
 
 
 def tuned(result: RunResult, built: Built) -> RunResult:

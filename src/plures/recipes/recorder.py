@@ -14,8 +14,7 @@ from plures.core.program import Program
 from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
-from plures.evaluate.masks import mask_distances
-from plures.local.masks import masks_in
+from plures.evaluate.masks import mask_distances, used_masks
 from plures.recipes.cost_book import CostBook
 from plures.recipes.folder import RunFolder, state_fingerprint
 from plures.recipes.note_book import NoteBook
@@ -86,7 +85,7 @@ class Recorder:
             if self.is_evaluated(report.round):
                 metrics = self._evaluate(server)
                 line["metrics"] = {name: asdict(summary) for name, summary in metrics.items()}
-                line |= self._mask_distances()
+                line |= self._mask_distances(server)
         finally:  # the round is in force, whatever becomes of its evaluation
             self.history.append(line)
             if self.folder is not None:
@@ -112,8 +111,11 @@ class Recorder:
             self.folder.add_clients(server.round, found, {client: self.federation.name(client) for client in clients})
         return metrics
 
-    def _mask_distances(self) -> dict[str, Any]:
-        found = mask_distances(self.store.clients(), lambda client: masks_in(self.store.get(client) or {}))
+    def _mask_distances(self, server: Server) -> dict[str, Any]:
+        def masks_of(client: int) -> Params:
+            return used_masks(server.shared | (self.store.get(client) or {}))
+
+        found = mask_distances(self.store.clients(), masks_of)
         return {} if found is None else {"masks": found.as_json()}
 
     def _is_better(self, value: float) -> bool:

@@ -51,9 +51,11 @@ VISIT_COLUMNS = (
     "peak_bytes",
     "seconds",
     "refresh_seconds",
+    "phase_seconds",
     "notes",
 )
-"""`upload_share` is what was uploaded of what could be; `notes` what a method tells of the client's model, as JSON."""
+"""`upload_share` is what was uploaded of what could be; `phase_seconds` the time of each phase and of the refresh, and
+`notes` what a method tells of the client's model, both as JSON."""
 
 
 def read_result(folder: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ DTYPES = (
 """By number."""
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By number of bytes."""
-MOST_DIMENSIONS = 64
+MOST_DIMENSIONS = 8
 
 Bits = npt.NDArray[Any]
 """Signed integers, one per value."""

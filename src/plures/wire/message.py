@@ -21,7 +21,10 @@ VERSION = 1
 FRAME_BYTES = len(MAGIC) + 1 + 4
 """Magic, version and checksum."""
 MOST_TENSORS = 1 << 16
-"""In one message: empty tensors cost the receiver more than they cost the sender."""
+"""In one message."""
+TENSOR_BYTES = 8192
+"""More than a tensor takes besides its values, with its name, its shape and what was held of it: empty ones cost the
+receiver more than they cost the sender."""
 
 
 def encode(message: Message, *, code: Code = "exact", generator: torch.Generator | None = None) -> bytes:
@@ -39,7 +42,7 @@ def size(message: Message, *, code: Code = "exact") -> int:
 
 
 def decode(data: bytes | bytearray | memoryview, *, most_bytes: int) -> Message:
-    """The message in those bytes, in memory of its own; an error if its tensors take more than `most_bytes`."""
+    """The message in those bytes, in memory of its own; an error if its `decoded_bytes` are more than `most_bytes`."""
     body = checked_body(memoryview(data).cast("B"))
     try:
         return read_body(Reader(body), most_bytes)
@@ -48,19 +51,29 @@ def decode(data: bytes | bytearray | memoryview, *, most_bytes: int) -> Message:
 
 
 def decoded_bytes(message: Message) -> int:
-    """Memory of all its tensors."""
+    """What `decode` must be allowed: memory of all values, and a fixed number of bytes for each tensor."""
+    return memory_of(message) + TENSOR_BYTES * num_tensors(message)
+
+
+def memory_of(message: Message) -> int:
     values, held = message.parcel
     return sum_bytes(values.values()) + sum_bytes((held or {}).values()) + sum_bytes(message.exact.values())
 
 
-def opening(message: Message) -> bytes:
-    """The beginning of the body: memory of the tensors, whether it says what was held, number of tensors."""
+def num_tensors(message: Message) -> int:
+    """As they are sent: what was held mostly comes with the values."""
     values, held = message.parcel
     apart = 0 if held is None else sum(not comes_with_values(values, held, name) for name in held)
-    number = len(values) + apart + len(message.exact)
+    return len(values) + apart + len(message.exact)
+
+
+def opening(message: Message) -> bytes:
+    """The beginning of the body: memory of the tensors, whether it says what was held, number of tensors."""
+    number = num_tensors(message)
     if number > MOST_TENSORS:
         raise InvalidMessage(f"The message has {number} tensors, more than {MOST_TENSORS}. Send fewer, larger ones.")
-    return encode_number(decoded_bytes(message)) + bytes([held is not None]) + encode_number(number)
+    has_held = message.parcel.held is not None
+    return encode_number(memory_of(message)) + bytes([has_held]) + encode_number(number)
 
 
 def records_of(message: Message, code: Code) -> Iterator[Record]:
@@ -111,10 +124,11 @@ def checked_body(data: memoryview) -> memoryview:
 
 def read_body(reader: Reader, most_bytes: int) -> Message:
     declared, flag, number = reader.number(), reader.byte(), reader.number()
-    if declared > most_bytes:
-        raise broken(f"its tensors take {declared} bytes, more than the {most_bytes} allowed")
     if flag > 1 or number > MOST_TENSORS:
         raise broken(f"it has {number} tensors (at most {MOST_TENSORS}) and the flag {flag} (0 or 1)")
+    if (needed := declared + number * TENSOR_BYTES) > most_bytes:
+        told = f"its {number} tensors take {needed} bytes, {TENSOR_BYTES} for each and {declared} for their values"
+        raise broken(f"{told}, more than most_bytes = {most_bytes}")
     received = Received(most_bytes=declared, has_held=bool(flag))
     for _ in range(number):
         received.read(reader)

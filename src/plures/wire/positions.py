@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plures.wire.reader import Reader, broken, encode_number, number_bytes
-from plures.wire.varints import Numbers, decode_numbers, encode_numbers, numbers_bytes
+from plures.wire.varints import Numbers, encode_numbers, numbers_bytes, numbers_in_turn
 
 PositionCode = Literal["all", "bitmap", "indices", "blocks"]
 """all: nothing to say; bitmap: a bit each; indices: the gap before each; blocks: gap and length of each run."""
@@ -61,10 +61,10 @@ def read_positions(code: PositionCode, reader: Reader, numel: int) -> Mask | Non
     if code == "bitmap":
         return read_bitmap(reader, numel)
     length = reader.number()
-    if length > bitmap_bytes(numel):  # never the smallest code; this also bounds what decoding allocates
+    if length > bitmap_bytes(numel):  # never the smallest code
         raise broken(f"positions as {code} take {length} bytes, more than a bitmap of {numel} coordinates")
-    numbers = decode_numbers(reader.take(length))
-    return mask_of_gaps(numbers, numel) if code == "indices" else mask_of_runs(numbers, numel)
+    gaps = reader.take(length)
+    return mask_of_places(gaps, numel) if code == "indices" else mask_of_runs(gaps, numel)
 
 
 def bitmap_bytes(numel: int) -> int:
@@ -101,24 +101,29 @@ def read_bitmap(reader: Reader, numel: int) -> Mask:
     return np.unpackbits(packed, count=numel, bitorder="little").view(np.bool_)
 
 
-def mask_of_gaps(gaps: Numbers, numel: int) -> Mask:
-    check_reach(gaps, numel - 1)
-    mask = np.zeros(numel, np.bool_)
-    mask[np.cumsum(gaps + 1) - 1] = True
+def mask_of_places(gaps: memoryview, size: int) -> Mask:
+    """True at each place; but for the mask it takes little memory, however many there are."""
+    mask = np.zeros(size, np.bool_)
+    next_place = 0
+    for some in numbers_in_turn(gaps):
+        check_reach(some, next_place, size - 1)
+        places = next_place + np.cumsum(some + 1) - 1
+        mask[places] = True
+        next_place = int(places[-1]) + 1
     return mask
 
 
-def mask_of_runs(gaps: Numbers, numel: int) -> Mask:
-    if gaps.size % 2:
+def mask_of_runs(gaps: memoryview, numel: int) -> Mask:
+    """True from the first edge to the second, from the third to the fourth, and so on."""
+    edges = mask_of_places(gaps, numel + 1)  # a last run may end with the tensor
+    bits = edges.view(np.uint8)
+    np.bitwise_xor.accumulate(bits, out=bits)
+    if bits[-1]:
         raise broken("the last of some blocks has no end")
-    check_reach(gaps, numel)
-    lengths = np.append(gaps, 0)
-    lengths[1:-1] += 1
-    lengths[-1] = numel - lengths.sum()
-    return np.repeat(np.arange(lengths.size) % 2 == 1, lengths)
+    return edges[:-1]
 
 
-def check_reach(gaps: Numbers, last: int) -> None:
+def check_reach(gaps: Numbers, next_place: int, last: int) -> None:
     """An error if the last place lies beyond; the sum is taken where it cannot overflow."""
-    if gaps.size and float(gaps.sum(dtype=np.float64)) + gaps.size - 1 > last:
+    if next_place + float(gaps.sum(dtype=np.float64)) + gaps.size - 1 > last:
         raise broken(f"positions go beyond {last}, the last there is")

@@ -14,7 +14,7 @@ from plures.core.wire import Message, Parcel
 from plures.wire.bits import DTYPES, MOST_DIMENSIONS, scattered
 from plures.wire.positions import POSITION_CODES, Mask, PositionCode, read_positions
 from plures.wire.reader import Reader, broken
-from plures.wire.records import SECTIONS, Section
+from plures.wire.records import MOST_NAME_BYTES, SECTIONS, Section
 from plures.wire.values import CODES, Code, read_values, value_bytes
 
 Choice = TypeVar("Choice")
@@ -60,7 +60,10 @@ def chosen(known: tuple[Choice, ...], number: int, what: str) -> Choice:
 
 
 def read_name(reader: Reader) -> str:
-    encoded = bytes(reader.take(reader.number()))
+    length = reader.number()
+    if length > MOST_NAME_BYTES:
+        raise broken(f"a name has {length} bytes, more than {MOST_NAME_BYTES}")
+    encoded = bytes(reader.take(length))
     try:
         return encoded.decode("utf-8")
     except UnicodeDecodeError as error:

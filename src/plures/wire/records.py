@@ -20,6 +20,7 @@ Section = Literal["values", "masked", "held", "exact"]
 """masked: values whose positions are also what was held of them."""
 SECTIONS: tuple[Section, ...] = get_args(Section)
 """By number."""
+MOST_NAME_BYTES = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,9 @@ def heading_of(section: Section, name: str, tensor: Tensor) -> bytes:
         encoded = name.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InvalidMessage(f"The name {name!r} cannot be written in UTF-8. Rename that parameter.") from error
+    if len(encoded) > MOST_NAME_BYTES:
+        told = f"The name {name[:40]!r}... has {len(encoded)} bytes, more than {MOST_NAME_BYTES}"
+        raise InvalidMessage(f"{told}. Rename that parameter, or the modules it is in.")
     shape = b"".join(encode_number(size) for size in (tensor.dim(), *tensor.shape))
     named = bytes([SECTIONS.index(section)]) + encode_number(len(encoded)) + encoded
     return named + bytes([DTYPES.index(tensor.dtype)]) + shape

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from plures.wire.reader import MOST_VARINT_BYTES, broken
+
+BYTES_AT_ONCE = 1 << 14
+"""Of a long list of numbers: what it takes to decode them is several times as much as they are."""
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -56,6 +61,24 @@ def decode_numbers(data: memoryview) -> Numbers:
     if lengths.max() > MOST_VARINT_BYTES or np.any((encoded[ends] == 0) & (lengths > 1)):
         raise broken("one of a list of numbers is too long")
     return joined_septets(encoded, starts, lengths)
+
+
+def numbers_in_turn(data: memoryview) -> Iterator[Numbers]:
+    """The same numbers, some at a time."""
+    while data:
+        some = whole_numbers(data)
+        yield decode_numbers(some)
+        data = data[len(some) :]
+
+
+def whole_numbers(data: memoryview) -> memoryview:
+    """The first numbers of a list, as many as are taken at once."""
+    if len(data) <= BYTES_AT_ONCE:
+        return data
+    for end in range(BYTES_AT_ONCE, BYTES_AT_ONCE - MOST_VARINT_BYTES, -1):
+        if data[end - 1] < 0x80:
+            return data[:end]
+    raise broken("one of a list of numbers is too long")
 
 
 def joined_septets(encoded: Bytes, starts: Numbers, lengths: Numbers) -> Numbers:

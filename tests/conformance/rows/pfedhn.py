@@ -25,7 +25,7 @@ ENTRY = Entry(
     },
     still={"lr": 0.0, "server": 0.1},
     unkeyed={"budget": FULL_STEPS},
-    at_server=("shared.hyper",),
+    at_server=("shared.hyper", "shared.hyper.mean"),
     numbered=True,
     golden={"plain": DIGITS, "personal head": {**DIGITS, "personal": head()}},
 )
