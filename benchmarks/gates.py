@@ -14,8 +14,10 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import torch
@@ -112,6 +114,7 @@ def main() -> None:
     for name, milliseconds in found.items():
         print(f"{name:<28}{milliseconds:>9.1f}{milliseconds / plain:>20.2f}")
     print(f"\nBy sample over by batch: {ratio:.2f} (target: at most 4)")
+    print(f"{' '.join(['python', *sys.argv])}, {date.today().isoformat()}")
 
 
 if __name__ == "__main__":
