@@ -12,6 +12,7 @@ import pytest
 
 from plures import make_experiment, run_experiment
 from plures.data import PARTITIONERS
+from plures.evaluate.metrics import MORE_METRICS
 from tests.cli.helpers import environment
 
 ROOT = Path(__file__).parents[2]
@@ -61,3 +62,12 @@ def test_every_file_of_a_page_runs(page, tmp_path):
         table["pipeline"]["pretrain"]["rounds"] = 2
         result = run_experiment(make_experiment(table | {"rounds": 2}), out=tmp_path / "run")
         assert [stage.stage for stage in result.stages] == ["pretrain", "personal", "tune"]
+
+
+def test_the_evaluation_page_names_every_metric_and_its_file_runs():
+    text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `(\w+)` \| (?:classes|numbers) \|", text, re.MULTILINE)
+    assert named == [name for metrics in MORE_METRICS.values() for name in metrics]
+    (shown,) = blocks("docs/evaluation.md", "toml")
+    result = run_experiment(make_experiment(tomllib.loads(shown) | {"rounds": 1}))
+    assert {f"personal/test/{name}" for name in MORE_METRICS["classification"]} <= set(result.metrics)

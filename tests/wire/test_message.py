@@ -190,25 +190,6 @@ def test_a_name_that_is_no_text_is_refused():
         encode(of(**{"\ud800": torch.ones(1)}))
 
 
-def test_a_name_may_have_512_bytes_and_no_more():
-    """An umlaut has two."""
-    message = of(**{"ö" * 256: torch.ones(2)})
-    assert raw_message(decode(encode(message), most_bytes=ENOUGH)) == raw_message(message)
-    for use in (encode, size):
-        with pytest.raises(InvalidMessage, match=r"'ö{40}'\.\.\. has 513 bytes, more than 512\. Rename"):
-            use(of(**{"ö" * 256 + "o": torch.ones(2)}))
-
-
-def test_a_tensor_may_have_8_dimensions():
-    message = of(w=torch.arange(6.0).reshape(1, 2, 1, 1, 3, 1, 1, 1))
-    assert raw_message(decode(encode(message), most_bytes=ENOUGH)) == raw_message(message)
-
-
-def test_too_many_tensors_are_refused():
-    with pytest.raises(InvalidMessage, match="70000 tensors"):
-        size(Message(Parcel(dict.fromkeys(map(str, range(70_000)), torch.ones(())))))
-
-
 def test_an_unknown_code_is_refused_with_a_hint():
     for use in (encode, size):
         with pytest.raises(InvalidConfig, match="Did you mean 'int8'"):

@@ -10,7 +10,7 @@ from typing import Literal
 ModelKind = Literal["global", "personal", "post_local", "finetuned"]
 """Protocols E1 to E4: the shared model; the client's own; its own right after training; its own after fine-tuning."""
 SplitName = Literal["train", "validation", "test"]
-SMALLER_IS_BETTER = frozenset({"loss", "mae", "rmse"})
+SMALLER_IS_BETTER = frozenset({"loss", "mae", "rmse", "calibration_error"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,14 @@ def summarise(
     worst_is: Literal["smallest", "largest"] = "smallest",
     power: int = 1,
 ) -> Summary:
-    """The summary of one value per client; a root of mean squares is pooled as squares (power 2)."""
+    """The summary of one value per client; a root of mean squares is pooled as squares (power 2).
+
+    A client for which the metric does not exist, such as an AUC of one class, has no say.
+    """
+    pairs = [(value, size) for value, size in zip(values, sizes, strict=True) if not math.isnan(value)]
+    if not pairs:
+        return Summary(**dict.fromkeys(("weighted", "mean", "std", "bottom_decile", "worst"), math.nan))
+    values, sizes = [value for value, _ in pairs], [size for _, size in pairs]
     mean = math.fsum(values) / len(values)
     weighted = math.fsum(value**power * size for value, size in zip(values, sizes, strict=True)) / sum(sizes)
     from_worst = sorted(values, reverse=worst_is == "largest")

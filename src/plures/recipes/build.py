@@ -131,6 +131,8 @@ def build_plan(experiment: Experiment) -> EvaluationPlan:
         every=table.every,
         models=None if table.models is None else tuple(table.models),
         splits=tuple(table.splits),
+        metrics=tuple(table.metrics),
+        targets=tuple(table.targets),
         post_local=table.post_local,
     )
 

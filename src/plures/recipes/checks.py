@@ -13,6 +13,7 @@ from plures.core.program import Program
 from plures.core.rates import check_count, check_rate
 from plures.data import Federation, check_federation
 from plures.evaluate import SplitName
+from plures.evaluate.metrics import MORE_METRICS
 from plures.participation import Sampler
 from plures.recipes.capacities import affordable
 from plures.recipes.network_checks import check_networks
@@ -42,7 +43,7 @@ def check_run(
         lambda: check_federation(federation, LOOKED_AT if federation.num_clients > MANY else None),
         lambda: sampler.check(federation.num_clients),
         lambda: check_rates(program, rounds if isinstance(rounds, int) else 0),
-        lambda: check_plan(plan),
+        lambda: check_plan(plan, federation),
         lambda: check_networks(program, federation),
         lambda: check_global_model(program, plan),
         lambda: check_capacity(program, federation, capacity),
@@ -92,14 +93,22 @@ def check_device(device: str) -> None:
         ) from error
 
 
-def check_plan(plan: EvaluationPlan) -> None:
+def check_plan(plan: EvaluationPlan, federation: Federation) -> None:
     check_count("every of the evaluation", plan.every, least=1)
-    for what, given, known in (("splits", plan.splits, SPLITS), ("models", plan.models or (), MODELS)):
+    for target in plan.targets:
+        check_rate("a target of the evaluation", target)
+    more = tuple(MORE_METRICS[federation.goal.name])
+    for what, given, known in (
+        ("splits", plan.splits, SPLITS),
+        ("models", plan.models or (), MODELS),
+        ("metrics", plan.metrics, more),
+    ):
         if isinstance(given, str):
             raise InvalidConfig(f"{what} of the evaluation is a list of words, not the word '{given}'.")
         for word in given:
             if word not in known:
-                raise InvalidConfig(f"There is no '{word}' among the {what} to evaluate. {did_you_mean(word, known)}")
+                told = did_you_mean(word, known) if known else f"There are none for {federation.goal.name}."
+                raise InvalidConfig(f"There is no '{word}' among the {what} to evaluate. {told}")
 
 
 def check_capacity(program: Program, federation: Federation, capacity: Any) -> None:

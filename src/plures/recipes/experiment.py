@@ -96,6 +96,8 @@ class Evaluation(Table):
     every: int = Field(default=5, ge=1)
     models: list[ModelKind] | None = None
     splits: list[SplitName] = ["validation", "test"]
+    metrics: list[str] = []
+    targets: list[float] = []
     post_local: bool = False
 
 

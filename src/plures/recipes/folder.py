@@ -60,7 +60,7 @@ class RunFolder:
             kind = f"{'sampled/' if evaluation.sampled else ''}{evaluation.model}"
             for score in evaluation.scores:
                 where = (round, score.client, names[score.client], kind, evaluation.split)
-                rows.writerow([*where, score.examples, *(f"{score.values[name]:.6g}" for name in metrics)])
+                rows.writerow([*where, score.examples, *(written(score.values[name]) for name in metrics)])
         self._append(records.CLIENTS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
 
     def add_visits(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -100,6 +100,11 @@ class RunFolder:
                 file.write(content)
         except OSError as error:
             raise RunFolderError(f"Cannot write {self.path / name}: {error.strerror}.") from error
+
+
+def written(value: float) -> str:
+    """A number in a table; where there is none, nothing."""
+    return "" if math.isnan(value) else f"{value:.6g}"
 
 
 def make_empty_folder(path: Path) -> None:

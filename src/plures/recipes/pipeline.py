@@ -17,6 +17,7 @@ from plures.core.errors import InvalidConfig
 from plures.core.program import Program
 from plures.core.types import Params
 from plures.evaluate import Evaluation, Evaluator
+from plures.evaluate.metrics import with_metrics
 from plures.recipes.build import Built, build
 from plures.recipes.checks import check_run, check_weights_matter
 from plures.recipes.experiment import Experiment, PretrainTable
@@ -195,7 +196,8 @@ def tuned(result: RunResult, built: Built) -> RunResult:
         names = result.program.binding(client).names(*moved)
         kept[client] = {name: params[name] for name in names}
 
-    evaluator = Evaluator(result.program, result.federation, result.store, result.federation.goal)
+    goal = with_metrics(result.federation.goal, built.plan.metrics)
+    evaluator = Evaluator(result.program, result.federation, result.store, goal)
     found = evaluator.evaluate(result.server, ("finetuned",), built.plan.splits, on_tuned=keep)
     if result.folder is not None:
         folder = RunFolder.reopened(result.folder)

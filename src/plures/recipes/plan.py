@@ -15,5 +15,9 @@ class EvaluationPlan:
     models: tuple[ModelKind, ...] | None = None
     """None: the global model where there is one, the personal one, and the one the method is judged by."""
     splits: tuple[SplitName, ...] = ("validation", "test")
+    metrics: tuple[str, ...] = ()
+    """Beside the usual ones: "macro_f1", "balanced_accuracy", "auc", "calibration_error"; for regression "r2"."""
+    targets: tuple[float, ...] = ()
+    """Values of the metric that the method is judged by, on test data: the result says in which round each was had."""
     post_local: bool = False
     """Also the cohort's own models right after training, before the server step."""

@@ -15,12 +15,14 @@ from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
 from plures.evaluate.masks import mask_distances, used_masks
+from plures.evaluate.metrics import with_metrics
 from plures.recipes.cost_book import CostBook
 from plures.recipes.folder import RunFolder, state_fingerprint
 from plures.recipes.note_book import NoteBook
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult, Status
 from plures.report import records
+from plures.report.milestones import milestones
 from plures.stores.memory import MemoryStore
 
 
@@ -50,7 +52,7 @@ class Recorder:
         self.headline = headline_of(program)
         self.title, self.rounds, self.facts, self.folder = title, rounds, facts, folder
         self.store = MemoryStore()
-        self.goal = federation.goal
+        self.goal = with_metrics(federation.goal, plan.metrics)
         self.evaluator = Evaluator(program, federation, self.store, self.goal)
         self.models = plan.models or usual_models(program)
         self.history: list[dict[str, Any]] = []
@@ -156,6 +158,9 @@ class Recorder:
             fingerprint={**self.federation.fingerprint(), "final_state": final_state},
             facts=self.facts | {"rounds_done": server.round},
             folder=None if self.folder is None else self.folder.path,
+            rounds_to=milestones(
+                self.history, self.shown, self.plan.targets, smaller_is_better=not self.goal.larger_is_better
+            ),
         )
 
 

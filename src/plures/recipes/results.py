@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +48,8 @@ class RunResult:
     facts: dict[str, Any]
     """What the run was: method, seed, rounds, clients, cohort, engine."""
     folder: Path | None
+    rounds_to: dict[str, Any] = field(default_factory=dict)
+    """In which round the metric it is judged by reached each target, and a share of its final value."""
     stages: tuple[Any, ...] = ()
     """Of a pipeline: what each stage came to."""
 
@@ -100,6 +102,7 @@ class RunResult:
                 "by": f"{self.selected_by}, weighted",
                 "metrics": {name: asdict(summary) for name, summary in self.selected_metrics.items()},
             },
+            "rounds_to": self.rounds_to,
             **({"stages": [asdict(stage) for stage in self.stages]} if self.stages else {}),
             "cost": self.cost,
             "fingerprint": self.fingerprint,
