@@ -209,7 +209,7 @@ def test_what_a_user_does_not_cut_is_cut_by_the_papers_rule():
 
 @pytest.mark.parametrize("sizes", [[], [1], [3, -1], [1.0, 1.0], [True, True], "2", 2, None])
 def test_sizes_that_do_not_tile_are_one_error_that_names_the_parameter(sizes):
-    with pytest.raises(InvalidConfig, match=r"^'0.bias' has 2 entries.*whole numbers that add up to 2\.$") as found:
+    with pytest.raises(InvalidConfig, match=r"^'0.bias' has 2 entries.*whole numbers that add up to 2, or") as found:
         cut(nn.Sequential(nn.Linear(3, 2)), lambda shapes: {"0.weight": [6], "0.bias": sizes}, 5, 0.2)
     assert len(found.value.problems) == 1
 
@@ -224,3 +224,19 @@ def test_a_cut_of_what_is_not_gated_is_refused(name):
 def test_a_rule_that_gives_no_dict_is_refused():
     with pytest.raises(InvalidConfig, match="give a dict from names to sizes of pieces"):
         cut(nn.Linear(3, 2), lambda shapes: [[6], [2]], 5, 0.2)
+
+
+def test_pieces_with_one_label_are_one_block_and_never_forced():
+    """Two heads of two rows each in query, key and value, 3 x 4 rows of 4 entries, and the columns of none else."""
+    heads = [[8, "head 0"], [8, "head 1"]] * 3
+    blocks = cut(nn.Linear(4, 12), {"weight": heads, "bias": [[2, "head 0"], [2, "head 1"]] * 3}, 5, 0.2)
+    assert blocks.count == 2
+    assert blocks.forced == frozenset()
+    assert blocks.costs().tolist() == [3 * 8 + 3 * 2] * 2
+    assert [piece.block for piece in blocks.by_name["bias"]] == [0, 1] * 3
+
+
+@pytest.mark.parametrize("piece", [[2], [2, 3], ["head", 2], [2, "head", 1], [-2, "head"]])
+def test_a_piece_is_a_size_or_a_size_and_a_label(piece):
+    with pytest.raises(InvalidConfig, match="or of pairs such as"):
+        cut(nn.Linear(3, 2), {"bias": [piece]}, 5, 0.2)

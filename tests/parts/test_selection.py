@@ -44,7 +44,8 @@ def networks(draw):
 def rooms(wall, percent, least_percent):
     """What each group has left: rounded (s - s_min) of its free blocks, if s of all allows it; in whole numbers.
 
-    Halves go up, such as (0.95 - 0.68) * 50 = 13.5, which is a little less in floating point.
+    Where nothing is forced, all of s is theirs. Halves go up, such as (0.95 - 0.68) * 50 = 13.5, which is a little
+    less in floating point.
     """
     blocks = list(zip(wall.costs.int().tolist(), wall.forced.tolist(), wall.groups.tolist(), strict=True))
     total = sum(cost for cost, _, _ in blocks) * percent // 100 - sum(cost for cost, forced, _ in blocks if forced)
@@ -53,7 +54,8 @@ def rooms(wall, percent, least_percent):
         forced = sum(cost for cost, forced, own in blocks if own == group and forced)
         free = sum(cost for cost, forced, own in blocks if own == group and not forced)
         rounded = ((percent - least_percent) * free + 50) // 100
-        found.append(max(0, min(rounded, (free + forced) * percent // 100 - forced, total)))
+        most = (free + forced) * percent // 100 - forced
+        found.append(max(0, min(min(rounded, most) if forced else most, total)))
         total -= found[-1]
     return found
 

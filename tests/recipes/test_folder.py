@@ -189,7 +189,7 @@ def test_the_result_has_these_keys(played):
     found = json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
     assert found.keys() == {
-        *("version", "method", "seed", "rounds", "clients", "cohort"),
+        *("version", "method", "seed", "rounds", "clients", "cohort", "rounds_to"),
         *("metrics", "selected", "cost", "fingerprint"),
         *("status", "engine", "rounds_done", "headline", "metric", "metrics_round"),  # beyond the plan
     }

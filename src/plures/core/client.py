@@ -157,6 +157,11 @@ def news(known: Params, before: Params) -> Params:
     return {name: value for name, value in known.items() if not torch.equal(value, before[name])}
 
 
+def some_of(inputs: Tensor) -> Tensor:
+    """A few examples from all over, for data may be sorted."""
+    return inputs[:: max(1, len(inputs) // EXAMPLES_SEEN)][:EXAMPLES_SEEN]
+
+
 def nonzeros(method: Method, binding: Binding, params: Params, visit: Visit) -> dict[str, int]:
     """How many coordinates of its parameters a client's model really uses; {} of a method whose models are dense.
 
@@ -166,7 +171,7 @@ def nonzeros(method: Method, binding: Binding, params: Params, visit: Visit) -> 
     if views == {own_parameters} and method.wrap is None:
         return {}
     with torch.inference_mode():
-        inputs = visit.data.inputs[:EXAMPLES_SEEN]
+        inputs = some_of(visit.data.inputs)
         binding.task.train(False)
         shown = [binding.task.seen(view(params, inputs), inputs) for view in views]
         counts = [{name: int(torch.count_nonzero(seen[name])) for name in binding.task.parameters} for seen in shown]

@@ -34,7 +34,7 @@ class Clusters:
         found: dict[int, list[int]] = {}
         for client, number in zip(self.clients, numbers.tolist(), strict=True):
             found.setdefault(number, []).append(client)
-        return found
+        return dict(sorted(found.items()))
 
     def order(self) -> list[int]:
         """Clients from left to right, as a dendrogram shows them."""

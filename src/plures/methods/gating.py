@@ -11,16 +11,17 @@ from typing import ClassVar, cast
 import torch
 from torch import nn
 
-from plures.core.errors import InvalidConfig
+from plures.core.client import some_of
+from plures.core.errors import InvalidConfig, InvalidModel
 from plures.core.method import Bare, Beginning, Capacity, Network, Optimizer, Trained, Upload, Visit, Wrap
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.program import Binding
-from plures.core.rates import check_count, check_positive
+from plures.core.rates import check_count, check_positive, check_rate
 from plures.core.types import KNOWN, SHARED, Params, Part
 from plures.local.optimizers import Sgd
 from plures.local.touched import TouchedOnly, touched
 from plures.parts import BufferPolicy, all_shared, split
-from plures.parts.blocks import CutRule, Cuts
+from plures.parts.blocks import CutRule, Cuts, gated_names
 from plures.parts.gated import GatedNetwork, GatedOptions
 from plures.parts.profile import profile
 
@@ -52,8 +53,9 @@ def as_gated(module: nn.Module) -> GatedNetwork:
 
 def check_gate_options(*, density: float, splits: int, least: float | None, cut: str | Cuts | CutRule) -> float:
     """The share that is always kept; by default that of one piece, or a tenth, or less where the capacity is less."""
+    check_positive("density of pfedgate", density)
     for what, value in (("density", density), ("least", 1.0 if least is None else least)):
-        if check_positive(f"{what} of pfedgate", value) > 1:
+        if check_rate(f"{what} of pfedgate", value) > 1:
             raise InvalidConfig(f"{what} of pfedgate is a share, above 0 and at most 1, not {value!r}.")
     check_count("splits of pfedgate", splits, least=2)
     if not isinstance(cut, str | Mapping) and not callable(cut):
@@ -76,12 +78,20 @@ def wrap_in_gates(options: GatedOptions, block_cost: str) -> Wrap:
 
 
 def flops_per_entry(bare: Bare) -> dict[str, float]:
-    """Operations of a forward pass that an entry of each parameter takes part in; outside of layers, one."""
+    """Operations of a forward pass that an entry of each parameter takes part in; of lone biases and scales, one."""
     found: dict[str, float] = {}
     for layer in profile(bare.module, bare.example()).layers:
         found[layer.weight] = found.get(layer.weight, 0.0) + 2.0 * layer.uses  # tied layers share a weight
         if layer.bias is not None:
             found[layer.bias] = found.get(layer.bias, 0.0) + float(layer.positions)
+    unknown = [
+        name for name in gated_names(bare.module) if name not in found and bare.module.get_parameter(name).dim() > 1
+    ]
+    if unknown:
+        raise InvalidModel(
+            f"Operations are counted of convolutions and linear layers, but '{unknown[0]}' is in none that was called. "
+            'Use block_cost = "parameters".'
+        )
     return {name: found.get(name, 1.0) for name, _ in bare.module.named_parameters()}
 
 
@@ -97,9 +107,11 @@ def capacity_rule(density: float, *, by_entries: bool) -> Capacity:
         if capacity < 1 and float(sack.costs[sack.forced].sum()) > capacity * float(sack.costs.sum()) * (1 + 1e-9):
             share = float(sack.costs[sack.forced].sum() / sack.costs.sum())
             raise InvalidConfig(
-                f"A capacity of {capacity:g} is less than the {share:.3g} that pfedgate always keeps. Give "
-                f'least = {capacity:g} with cut = "first", or more splits.'
+                f"A capacity of {capacity:g} is less than the {share:.3g} that pfedgate always keeps, the first piece "
+                f'of each parameter. Give least = {capacity:g} with cut = "first", or more splits; in cuts of your own '
+                "a first piece of 0."
             )
+        check_nothing_dies(gated, capacity)
         whole = {NETWORK + name: network.params[NETWORK + name].numel() for name in gated.blocks.by_name}
         if not by_entries:
             return whole
@@ -107,6 +119,21 @@ def capacity_rule(density: float, *, by_entries: bool) -> Capacity:
         return {name: stop - start for name, (start, stop) in zip(whole, pairwise(ends), strict=True)}
 
     return Capacity(unit="density", usual=density, sizes=sizes, limits_uploads=False)
+
+
+def check_nothing_dies(gated: GatedNetwork, capacity: float) -> None:
+    """Refuse a capacity under which some weight could never have a block: nothing would pass it, for ever."""
+    rooms = gated.knapsack.rooms(capacity)
+    weights = {name for name, value in gated.network.named_parameters() if value.dim() > 1}
+    for name in [name for name in gated.blocks.by_name if name in weights]:
+        pieces = gated.blocks.by_name[name]
+        blocks = {piece.block for piece in pieces}
+        cheapest = min(float(gated.knapsack.costs[block]) for block in blocks)
+        if not blocks & gated.blocks.forced and cheapest > float(rooms[gated.blocks.groups[pieces[0].block]]):
+            raise InvalidConfig(
+                f"No block of '{name}' fits a capacity of {capacity:g}: nothing would ever pass it. Give more splits, "
+                'cut = "first", or a larger capacity.'
+            )
 
 
 def with_capacity(beginning: Beginning) -> Params:
@@ -155,7 +182,7 @@ def gate_histogram(binding: Binding, params: Params, visit: Visit) -> dict[str, 
     """Shares of blocks by their mean weight, in ten bins from 0 to 1, and the share of blocks that are kept."""
     with torch.inference_mode():
         binding.task.train(False)
-        told = binding.task.ask("gates", params, visit.data.inputs[:128])
+        told = binding.task.ask("gates", params, some_of(visit.data.inputs))
     weights = told["weights"].float().mean(dim=0)
     counts = torch.histc(weights.clamp(0, 1), bins=BINS, min=0.0, max=1.0)
     kept = told["kept"].float().mean()

@@ -12,22 +12,13 @@ Momentum and weight decay act on touched blocks only, and momentum begins anew a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
-from plures.core.method import Method, Phase
+from plures.core.method import Method, Optimizer, Phase
 from plures.core.types import SHARED
-from plures.local import as_optimizer
-from plures.methods.gating import (
-    GATE,
-    GatedSplit,
-    capacity_rule,
-    check_gate_options,
-    gate_histogram,
-    gated_training,
-    touched_delta,
-    with_capacity,
-    wrap_in_gates,
-)
+from plures.local import as_optimizer, sgd
+from plures.methods import gating
 from plures.methods.options import FIVE_EPOCHS, ONE_EPOCH, Duration, Rule, WeightOption
 from plures.methods.registry import register
 from plures.parts import BufferPolicy
@@ -36,6 +27,8 @@ from plures.parts.gate import GateOptions
 from plures.parts.gated import GatedOptions, Level
 from plures.parts.selection import SelectionName
 from plures.server.weights import samples
+
+AS_THE_AUTHORS: Optimizer = sgd(0.1, momentum=0.9, weight_decay=5e-4)
 
 
 @register(
@@ -59,8 +52,8 @@ def pfedgate(
     pre_norm: bool = True,
     post_norm: bool = True,
     sigmoid: bool = True,
-    lr: Rule = 0.1,
-    gate_lr: Rule = 0.1,
+    lr: Rule = AS_THE_AUTHORS,
+    gate_lr: Rule = AS_THE_AUTHORS,
     budget: Duration = ONE_EPOCH,
     clip_norm: float | None = 10.0,
     adapt: Duration = FIVE_EPOCHS,
@@ -71,7 +64,7 @@ def pfedgate(
     stateful: bool = True,
 ) -> Method:
     """`density` is the capacity s of clients that have none of their own; `least` the share that is always kept."""
-    least = check_gate_options(density=density, splits=splits, least=least, cut=cut)
+    least = gating.check_gate_options(density=density, splits=splits, least=least, cut=cut)
     options = GatedOptions(
         cut=cut,
         splits=splits,
@@ -81,21 +74,22 @@ def pfedgate(
         dropped_learn=straight_through == "paper",
         gate=GateOptions(heads=heads, pre_norm=pre_norm, post_norm=post_norm, sigmoid=sigmoid),
     )
-    clip = None if clip_norm is None else {SHARED: clip_norm, GATE: clip_norm}
-    rules = {SHARED: as_optimizer(lr), GATE: as_optimizer(gate_lr)}
-    train = Phase(train=(SHARED, GATE), budget=budget, optimizer=rules, clip_norm=clip, solver=gated_training)
-    tune = Phase(train=GATE, budget=adapt, optimizer=as_optimizer(gate_lr), clip_norm=clip_norm, solver=gated_training)
+    clip = None if clip_norm is None else {SHARED: clip_norm, gating.GATE: clip_norm}
+    rules = {SHARED: as_optimizer(lr), gating.GATE: as_optimizer(gate_lr)}
+    solver = gating.gated_training
+    train = Phase(train=(SHARED, gating.GATE), budget=budget, optimizer=rules, clip_norm=clip, solver=solver)
+    tune = replace(train, train=gating.GATE, budget=adapt, optimizer=rules[gating.GATE], clip_norm=clip_norm)
     return Method(
-        split=GatedSplit(buffers=buffers),
+        split=gating.GatedSplit(buffers=buffers),
         local=(train,),
-        upload=touched_delta,
+        upload=gating.touched_delta,
         weight=weight,
         server=as_optimizer(server),
         per_coordinate=aggregate == "index",
-        wrap=wrap_in_gates(options, block_cost),
-        start=with_capacity,
+        wrap=gating.wrap_in_gates(options, block_cost),
+        start=gating.with_capacity,
         adapt=(tune,),
         stateful=stateful,
-        capacity=capacity_rule(density, by_entries=block_cost != "flops"),
-        notes=gate_histogram,
+        capacity=gating.capacity_rule(density, by_entries=block_cost != "flops"),
+        notes=gating.gate_histogram,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,10 @@ from plures.core.errors import InvalidConfig, InvalidModel, did_you_mean
 from plures.parts.layers import NORMS
 
 Shapes = Mapping[str, tuple[int, ...]]
-Cuts = Mapping[str, Sequence[int]]
-"""Of some parameters, the sizes of their pieces in order; they add up to the parameter's size."""
+Cuts = Mapping[str, Sequence[Any]]
+"""Of some parameters, the sizes of their pieces in order; they add up to the parameter's size.
+
+A piece may have a label, as [320, "head 0"]: pieces with the same one, of whatever parameters, are one block."""
 CutRule = Callable[[Shapes], Cuts]
 """A user's own rule. What it does not name is cut by the paper's rule."""
 
@@ -103,15 +105,23 @@ def cut(module: nn.Module, rule: str | Cuts | CutRule, splits: int, least: float
     pieces: list[Piece] = []
     forced: set[int] = set()
     groups: list[int] = []
+    labels: dict[str, int] = {}
     for name in shapes:
-        for number, (start, stop) in enumerate(pairwise(running_total(cuts[name]))):
+        ends = pairwise(running_total([size_of(piece) for piece in cuts[name]]))
+        for number, (piece, (start, stop)) in enumerate(zip(cuts[name], ends, strict=True)):
             if stop == start:
                 continue
-            if number == 0:
+            label = None if isinstance(piece, int) else piece[1]
+            if label is None and number == 0:
                 forced.add(len(groups))
-            pieces.append(Piece(name, start, stop, len(groups)))
-            groups.append(gated[name])
+            block = len(groups) if label is None else labels.setdefault(label, len(groups))
+            pieces.append(Piece(name, start, stop, block))
+            groups += [gated[name]] if block == len(groups) else []
     return Blocks(pieces=tuple(pieces), forced=frozenset(forced), groups=tuple(groups))
+
+
+def size_of(piece: Any) -> int:
+    return int(piece if isinstance(piece, int) else piece[0])
 
 
 def own_cuts(shapes: Shapes, rule: Cuts | CutRule, splits: int, least: float) -> dict[str, Sequence[int]]:
@@ -173,14 +183,21 @@ def check_cuts(cuts: Cuts, shapes: Shapes) -> None:
     problems = []
     for name, shape in shapes.items():
         sizes, size = cuts[name], math.prod(shape)
-        whole = isinstance(sizes, Sequence) and all(type(part) is int and part >= 0 for part in sizes)
-        if not whole or sum(sizes) != size:
+        whole = isinstance(sizes, Sequence) and all(is_piece(piece) for piece in sizes)
+        if not whole or sum(size_of(piece) for piece in sizes) != size:
             problems.append(
                 f"'{name}' has {size} entries, and is to be cut into {sizes!r:.200}: give a list of whole numbers "
-                f"that add up to {size}."
+                f'that add up to {size}, or of pairs such as [{size}, "head 0"].'
             )
     if problems:
         raise InvalidConfig(problems)
+
+
+def is_piece(piece: Any) -> bool:
+    """A size, or a size and the label of its block."""
+    if isinstance(piece, list | tuple):
+        return len(piece) == 2 and is_piece(piece[0]) and isinstance(piece[1], str)
+    return type(piece) is int and piece >= 0
 
 
 def running_total(sizes: Sequence[int]) -> list[int]:

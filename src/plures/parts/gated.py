@@ -79,11 +79,16 @@ class GatedNetwork(nn.Module):
             self.register_buffer("mean_input", torch.zeros(1, *example.shape[1:], dtype=dtype))
         self.knapsack = knapsack(self.blocks, options.least, per_entry)
         self.gating = Gating()
-        self.equipped = options.level == "sample" or options.cut == ROWS
+        self.equipped = options.level == "sample" or options.cut == ROWS or follows_rows(self.network, self.blocks)
         if self.equipped:
             plain = copy.deepcopy(self.network)
-            equip(self.network, self.blocks, self.gating)
-            self._check(plain.double().eval(), example[:1].double())
+            try:
+                equip(self.network, self.blocks, self.gating)
+                self._check(copy.deepcopy(plain).double().eval(), example[:1].double())
+            except InvalidModel:
+                if options.level == "sample" or options.cut == ROWS:
+                    raise
+                self.network, self.equipped = plain, False  # nothing is skipped, but all is right
 
     def _check(self, plain: nn.Module, example: Tensor) -> None:
         """Try whether layers that apply their own gates do what gated weights do."""
@@ -149,6 +154,15 @@ class GatedNetwork(nn.Module):
         finally:
             self.gating.weights = self.gating.kept = None
         return result
+
+
+def follows_rows(network: nn.Module, blocks: Blocks) -> bool:
+    """Whether every weight is cut between its rows, so that dropped ones can be skipped."""
+    params = dict(network.named_parameters())
+    weights = [(name, params[name]) for name in blocks.by_name if params[name].dim() > 1]
+    return all(
+        piece.start % weight[0].numel() == 0 for name, weight in weights for piece in blocks.by_name[name]
+    ) and any(len(blocks.by_name[name]) > 1 for name, _ in weights)
 
 
 def knapsack(blocks: Blocks, least: float, per_entry: Mapping[str, float] | None) -> Knapsack:

@@ -45,8 +45,9 @@ class LayerGates:
     """The block of each entry of the bias."""
 
     @cached_property
-    def whole_rows(self) -> bool:
-        return not self.rest and (self.bias is None or torch.equal(self.rows, self.bias))
+    def with_bias(self) -> bool:
+        """Whether each entry of the bias is of the same block as its row."""
+        return self.bias is not None and torch.equal(self.rows, self.bias)
 
 
 class Gating:
@@ -124,7 +125,7 @@ class GatedForward:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         assert self.gating.weights is not None
-        if self.gating.kept is not None and self.gates.whole_rows:
+        if self.gating.kept is not None and not self.gates.rest:
             return self._skipping(inputs, self.gating.weights[0], self.gating.kept)
         return self._scaling(inputs, self.gating.weights)
 
@@ -159,7 +160,7 @@ class GatedForward:
 
     def _skipping(self, inputs: Tensor, gates: Tensor, kept: Tensor) -> Tensor:
         """Only rows of kept blocks are computed; the others are zero."""
-        weight, bias = self.layer.weight, self.layer.bias
+        weight, bias = self.layer.weight, self.layer.bias if self.gates.with_bias else None
         assert isinstance(weight, Tensor)
         blocks = self.gates.rows.to(gates.device)
         rows, dropped = (torch.nonzero(chosen).flatten() for chosen in (kept[blocks], ~kept[blocks]))
@@ -170,17 +171,26 @@ class GatedForward:
         chosen = weight[rows] * scale.reshape(-1, *[1] * (weight.dim() - 1))
         part = self._product(inputs, chosen, bias[rows] * scale if isinstance(bias, Tensor) else None)
         if len(dropped) == 0:
-            return part
+            return self._with_own_bias(part, gates)
         channel = part.dim() - 1 if isinstance(self.layer, nn.Linear) else 1
         shape = list(part.shape)
         shape[channel] = len(weight)
         output = torch.zeros(shape, dtype=part.dtype, device=part.device).index_copy(channel, rows, part)
+        output = self._with_own_bias(output, gates)
         if not self.gating.dropped_learn:
             return output
         biases = bias[dropped].detach() if isinstance(bias, Tensor) else None
         frozen = (inputs.detach(), weight[dropped].detach(), biases)
         learning: Tensor = DroppedGates.apply(output, gates[blocks[dropped]], *frozen, dropped, channel, self._product)  # type: ignore[no-untyped-call]
         return learning
+
+    def _with_own_bias(self, output: Tensor, gates: Tensor) -> Tensor:
+        """The output, and the bias where that is in blocks of its own."""
+        bias, blocks = self.layer.bias, self.gates.bias
+        if blocks is None or self.gates.with_bias or not isinstance(bias, Tensor):
+            return output
+        channel = -1 if isinstance(self.layer, nn.Linear) else 1
+        return output + spread((gates[blocks.to(gates.device)] * bias)[None], output, channel)
 
     def _product(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if isinstance(self.layer, nn.Linear):

@@ -33,6 +33,11 @@ class Knapsack:
     least: float
     """The share of each parameter that the forced blocks may have."""
 
+    def rooms(self, capacity: float) -> Rooms:
+        """What each group has left beside its forced blocks; with the whole capacity, all of it."""
+        costs, forced, groups = (value.numpy() for value in (self.costs, self.forced, self.groups))
+        return room(capacity, costs, forced, groups, self.least if capacity < 1 else 0.0)
+
     def select(self, values: Tensor, capacity: Tensor, how: SelectionName) -> Tensor:
         """For each row of values, which blocks are kept; of the whole capacity, all."""
         kept: Tensor = keep_blocks(values, capacity, self.costs, self.forced, self.groups, self.least, how == "exact")
@@ -83,7 +88,9 @@ def room(share: float, costs: np.ndarray, forced: np.ndarray, groups: np.ndarray
         mine = groups == group
         fixed, free = costs[mine & forced].sum(), costs[mine & ~forced].sum()
         rounded = np.floor((share - least) * free + 0.5 + 1e-9)  # 0.95 - 0.68 is a little less than 0.27
-        rooms.append(max(0.0, min(rounded, whole_share(share, fixed + free) - fixed, left)))
+        most = whole_share(share, fixed + free) - fixed
+        # Where nothing is forced, the share that forced blocks would have had is for the others.
+        rooms.append(max(0.0, min(most if fixed == 0 else min(rounded, most), left)))
         left -= rooms[-1]
     return np.array(rooms)
 

@@ -201,15 +201,20 @@ def converter(rule: Capacity, binding: Binding, unit: str) -> Callable[[float], 
 
     def largest(value: float) -> float:
         limit = value * whole if value <= 1 else value
-        low, high = 0.0, 1.0
+        low, high, found = 0.0, 1.0, 0.0
         if limit >= whole:
             return 1.0
+        if cost(0.5) == whole:
+            raise InvalidConfig(f"capacity.{unit}: give capacity.{rule.unit}, which alone says what is used here.")
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if cost(middle) <= limit else (low, middle)
-        if low == 0.0:
+            needed = cost(middle)
+            if needed <= limit:
+                found = middle
+            low, high = (low, middle) if limit < needed < math.inf else (middle, high)  # inf: too little for any model
+        if found == 0.0:
             raise InvalidConfig(f"capacity.{unit} = {value:g}: even the smallest model needs more.")
-        return low
+        return found
 
     return largest
 
