@@ -72,6 +72,16 @@ def test_the_table_of_the_demo_agrees_with_its_records(demo):
         assert (result["clients"], result["cohort"], result["rounds"]) == (20, 10, 2)
 
 
+def test_the_legend_says_of_every_method_which_model_was_judged(demo):
+    done, folder = demo
+    said = " ".join(done.stdout.split())
+    for before, headline in (("the one shared model (", "global"), ("after fine-tuning (", "finetuned")):
+        named = said.partition(before)[2].partition(")")[0].split(", ")
+        judged = [title for title in TITLES if records.read_result(folder / FOLDERS[title])["headline"] == headline]
+        assert named == judged
+        assert judged
+
+
 def test_helped_and_hurt_are_counted_client_by_client_against_fedavg(demo):
     _, folder = demo
     rows = {row["title"]: row for row in json.loads((folder / "comparison.json").read_text(encoding="utf-8"))}

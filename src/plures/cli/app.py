@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -22,9 +23,11 @@ from plures.cli.gates import gates
 from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
 from plures.core.errors import PluresError
+from plures.methods import METHODS
 from plures.recipes import RunResult, load_experiment, run_experiment
-from plures.recipes.demo import ROUNDS, run_demo
+from plures.recipes.demo import ROUNDS, run_demo, shown
 from plures.recipes.folder import as_json_text
+from plures.report import records
 from plures.report.cost_tables import cost_line
 from plures.report.tables import comparison_table, metrics_table, score, stages_table
 
@@ -123,21 +126,27 @@ def demo(
         return
     out_console.print()
     out_console.print(comparison_table(rows))
-    out_console.print(
-        "\npersonal: test accuracy of the model a method is judged by, examples pooled: the\n"
-        "clients' own, the one shared model (FedAvg, FedProx, SCAFFOLD), or the clients'\n"
-        "after fine-tuning (FedAvg-FT, FedRecon, FedBABU, Per-FedAvg). bottom 10%: where\n"
-        "the clients that fare worst begin. helped, hurt: clients better or worse off\n"
-        "than with FedAvg. sent: all bytes up and down. FedBN has a batch norm more.\n",
-        highlight=False,
-        soft_wrap=True,
-    )
+    out_console.print(f"\n{textwrap.fill(legend(folder), 80)}\n", highlight=False, soft_wrap=True)
     out_console.print(f"Results: {folder}", highlight=False, soft_wrap=True)
     out_console.print(
         f"Try next: plures methods\n          plures run {folder}/pflego/experiment.toml \\\n"
         "              --set method_options.tau=10",
         highlight=False,
         soft_wrap=True,
+    )
+
+
+def legend(folder: Path) -> str:
+    """What the columns of the demo's table are; which model was scored is in the records."""
+    judged: dict[str, list[str]] = {}
+    for method in shown():
+        headline = records.read_result(folder / method)["headline"]
+        judged.setdefault(headline, []).append(METHODS[method].title)
+    return (
+        "personal: test accuracy of the model a method is judged by, examples pooled: the clients' own, the one "
+        f"shared model ({', '.join(judged['global'])}), or the clients' after fine-tuning "
+        f"({', '.join(judged['finetuned'])}). bottom 10%: where the clients that fare worst begin. helped, hurt: "
+        "clients better or worse off than with FedAvg. sent: all bytes up and down. FedBN has a batch norm more."
     )
 
 
