@@ -51,12 +51,17 @@ def as_gated(module: nn.Module) -> GatedNetwork:
     return cast(GatedNetwork, module)
 
 
+def spans_of(gated: GatedNetwork) -> dict[str, list[tuple[int, int]]]:
+    """Of each gated parameter, where its pieces start and stop."""
+    return {NETWORK + n: [(p.start, p.stop) for p in pieces] for n, pieces in gated.blocks.by_name.items()}
+
+
 def check_gate_options(*, density: float, splits: int, least: float | None, cut: str | Cuts | CutRule) -> float:
     """The share that is always kept; by default that of one piece, or a tenth, or less where the capacity is less."""
     check_positive("density of pfedgate", density)
     for what, value in (("density", density), ("least", 1.0 if least is None else least)):
         if check_rate(f"{what} of pfedgate", value) > 1:
-            raise InvalidConfig(f"{what} of pfedgate is a share, above 0 and at most 1, not {value!r}.")
+            raise InvalidConfig(f"{what} of pfedgate is a share, at most 1, not {value!r}.")
     check_count("splits of pfedgate", splits, least=2)
     if not isinstance(cut, str | Mapping) and not callable(cut):
         raise InvalidConfig(
@@ -152,11 +157,10 @@ class GatedTraining:
         gated, params = as_gated(problem.binding.task.module), problem.params
         if "mean_input" in params:
             params = params | {"mean_input": problem.visit.data.inputs.mean(dim=0, keepdim=True)}
-        spans = {NETWORK + n: [(p.start, p.stop) for p in pieces] for n, pieces in gated.blocks.by_name.items()}
         phase, chosen = problem.phase, problem.phase.optimizer
         rules = dict(chosen) if isinstance(chosen, Mapping) else dict.fromkeys(phase.moves, chosen)
         if SHARED in rules and moves_untouched(rules[SHARED]):
-            rules[SHARED] = TouchedOnly(rule=rules[SHARED], spans=spans)
+            rules[SHARED] = TouchedOnly(rule=rules[SHARED], spans=spans_of(gated))
         return descend(Problem(**vars(problem) | {"phase": replace(phase, optimizer=rules), "params": params}))
 
 
@@ -171,11 +175,9 @@ def moves_untouched(rule: Optimizer) -> bool:
 def touched_delta(visit: Visit, trained: Trained) -> Upload:
     """Received minus trained, of the blocks in which anything moved."""
     assert visit.network is not None
-    blocks = as_gated(visit.network.module).blocks
     moved = {name: visit.received[name] - value for name, value in trained.shared.items()}
-    spans = {NETWORK + n: [(p.start, p.stop) for p in pieces] for n, pieces in blocks.by_name.items()}
-    whole = {name: [(0, change.numel())] for name, change in moved.items()}
-    return Upload(moved, {name: touched(change, (whole | spans)[name]) for name, change in moved.items()})
+    spans = {name: [(0, change.numel())] for name, change in moved.items()} | spans_of(as_gated(visit.network.module))
+    return Upload(moved, {name: touched(change, spans[name]) for name, change in moved.items()})
 
 
 def gate_histogram(binding: Binding, params: Params, visit: Visit) -> dict[str, list[float]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plures.core.errors import InvalidConfig
-from plures.recipes.build import Built, build
+from plures.recipes.build import Built, build, build_wire
 from plures.recipes.checks import check_weights_matter
 from plures.recipes.costing import PlannedCost, planned_cost
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
@@ -17,7 +17,6 @@ from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program, run
 from plures.recipes.watching import Watcher
-from plures.wire import Codec
 
 __all__ = [
     "EvaluationPlan",
@@ -68,7 +67,7 @@ def run_built(
         loss=None if experiment.loss is None else load_named("loss", experiment.loss),
         evaluation=built.plan,
         capacity=experiment.capacity,
-        wire=Codec(upload=experiment.wire.upload, download=experiment.wire.download),  # type: ignore[arg-type]
+        wire=build_wire(experiment),
         out=out,
         title=title,
         configuration=built.configuration,

@@ -25,6 +25,7 @@ from plures.recipes.options import ALL_OPTIMIZERS, called, lookup, method_option
 from plures.recipes.plain import plain_defaults
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.warm_start import Matching
+from plures.wire import Codec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +120,11 @@ def build_sampler(experiment: Experiment) -> Sampler:
     make = lookup("participation rule", table.rule, SAMPLERS)
     sampler: Sampler = called(f"participation '{table.rule}'", make, table.options, beside=["rule"])
     return sampler
+
+
+def build_wire(experiment: Experiment) -> Codec:
+    """The wire of a file; a code that there is not is refused by it."""
+    return Codec(upload=experiment.wire.upload, download=experiment.wire.download)  # type: ignore[arg-type]
 
 
 def own_keys(table: BaseModel) -> list[str]:

@@ -20,13 +20,12 @@ from plures.data import Federation
 from plures.data.populations import evenly_spaced
 from plures.evaluate.costs import BACKWARD, CostMeter, largest_batch
 from plures.local.mask_search import MaskRefresh
-from plures.recipes.build import Built, build
+from plures.recipes.build import Built, build, build_wire
 from plures.recipes.capacities import affordable
 from plures.recipes.experiment import Experiment
 from plures.recipes.network_checks import check_networks
 from plures.recipes.running import make_program
 from plures.stores.memory import MemoryStore
-from plures.wire import Codec
 
 KINDS = 64
 """Most kinds of clients (examples, capacity, network) that are looked at one by one."""
@@ -116,7 +115,7 @@ def checked_program(experiment: Experiment, built: Built) -> Program:
         built.networks,
         built.federation,
         seed=experiment.seed,
-        wire=Codec(upload=experiment.wire.upload, download=experiment.wire.download),  # type: ignore[arg-type]
+        wire=build_wire(experiment),
     )
     built.sampler.check(built.federation.num_clients)
     check_networks(program, built.federation)
