@@ -4,12 +4,22 @@ from importlib.metadata import version
 
 from plures import data, local, methods, models, participation, parts, server
 from plures.core.errors import PluresError
-from plures.recipes import EvaluationPlan, RunResult, load_experiment, make_experiment, run, run_experiment
+from plures.recipes import (
+    EvaluationPlan,
+    GuardPlan,
+    RunResult,
+    load_experiment,
+    make_experiment,
+    run,
+    run_experiment,
+    run_study,
+)
 
 __version__ = version("plures")
 
 __all__ = [
     "EvaluationPlan",
+    "GuardPlan",
     "PluresError",
     "RunResult",
     "__version__",
@@ -23,5 +33,6 @@ __all__ = [
     "parts",
     "run",
     "run_experiment",
+    "run_study",
     "server",
 ]

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from plures.cli import app
 from plures.core.types import Batch
 from plures.data import SOURCES, Source, digits
 from plures.evaluate import Evaluator
@@ -184,7 +183,7 @@ def test_an_interrupt_before_there_are_results_promises_none(plures, experiment,
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "load_experiment", interrupted)
+    monkeypatch.setattr("plures.cli.run.load_experiment", interrupted)
 
     said = plures("run", experiment, "--out", "results")
 

@@ -43,3 +43,5 @@ class Entry:
     They need not move, and are compared absolutely: what is zero but for roundings has no relative error."""
     golden: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the golden curves, by a short name."""
+    newcomer_moves: tuple[str, ...] = ()
+    """Patterns of the names that a newcomer moves, with the method's defaults; tests/methods has most of them."""

@@ -68,6 +68,19 @@ def test_the_evaluation_page_names_every_metric_and_its_file_runs():
     text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `(\w+)` \| (?:classes|numbers) \|", text, re.MULTILINE)
     assert named == [name for metrics in MORE_METRICS.values() for name in metrics]
-    (shown,) = blocks("docs/evaluation.md", "toml")
+    shown, newcomers, guard = blocks("docs/evaluation.md", "toml")
     result = run_experiment(make_experiment(tomllib.loads(shown) | {"rounds": 1}))
     assert {f"personal/test/{name}" for name in MORE_METRICS["classification"]} <= set(result.metrics)
+    assert "personal/test/unseen_share" in result.metrics
+    assert run_experiment(make_experiment(tomllib.loads(newcomers) | {"rounds": 1})).gap is not None
+    assert run_experiment(make_experiment(tomllib.loads(guard) | {"rounds": 1})).guard["clients"] == 20
+
+
+def test_the_diagnostics_page_names_every_number_and_its_file_runs():
+    (shown,) = blocks("docs/diagnostics.md", "toml")
+    table = tomllib.loads(shown) | {"rounds": 1, "data": {"clients": 6}}
+    found = run_experiment(make_experiment(table)).history[0]["diagnostics"]
+    text = (ROOT / "docs/diagnostics.md").read_text(encoding="utf-8")
+    drops = {name for name in found if name.startswith("loss_drop/")}
+    assert len(drops) == 2  # FedAlt has two phases
+    assert all(f"`{name}`" in text for name in found.keys() - drops)

@@ -123,3 +123,21 @@ def test_a_regression_has_its_own():
     plan = plures.EvaluationPlan(metrics=("r2",), every=20)
     result = plures.run("fedavg", federation, torch.nn.Linear(1, 1), rounds=20, evaluation=plan)
     assert result.metrics["global/test/r2"].worst > 0.9
+
+
+def test_r2_does_not_exist_where_all_targets_are_equal():
+    """Of no variance nothing can be explained, whatever the output."""
+    assert math.isnan(r2(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 3.0])))
+    assert math.isnan(r2(torch.tensor([3.0, 3.0]), torch.tensor([3.0, 3.0])))
+
+
+def test_r2_below_zero_is_worse_than_the_mean():
+    """Targets 0 and 2, outputs 2 and 0: 1 - (4 + 4) / (1 + 1) = -3."""
+    assert r2(torch.tensor([2.0, 0.0]), torch.tensor([0.0, 2.0])) == pytest.approx(-3)
+
+
+def test_auc_of_tied_scores_counts_a_half_for_each_pair():
+    """Class 1 has scores .5 and .8, class 0 has .5 and .2: pairs .5/.5 a half, .5/.2, .8/.5, .8/.2 one: 3.5 / 4."""
+    likely = torch.tensor([0.5, 0.8, 0.5, 0.2], dtype=torch.float64)
+    output = torch.log(torch.stack([1 - likely, likely], dim=1))
+    assert auc(output, torch.tensor([1, 1, 0, 0])) == pytest.approx(3.5 / 4)

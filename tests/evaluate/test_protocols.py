@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from plures import EvaluationPlan, run
 from plures.core.types import Batch, Params
 from plures.data import federate
-from plures.evaluate import protocols
+from plures.evaluate import scoring
 from plures.local import epochs, sgd, steps
-from plures.methods import fedavg, fedper, finetune, local
+from plures.methods import fedavg, fedper, finetune, local, pflego
 from plures.models import with_own_heads
 from plures.participation.cohorts import Cohort
 from tests.evaluate.helpers import (
@@ -75,7 +75,7 @@ def assert_scores(found, expected):
 @pytest.mark.parametrize("examples_at_once", [4096, 6, 1], ids=["together", "in groups", "each alone"])
 @pytest.mark.parametrize("split", ALL)
 def test_e1_of_pooled_clients_equals_a_forward_pass_client_by_client(split, examples_at_once, monkeypatch):
-    monkeypatch.setattr(protocols, "EXAMPLES_AT_ONCE", examples_at_once)
+    monkeypatch.setattr(scoring, "EXAMPLES_AT_ONCE", examples_at_once)
     clients = federation()
     evaluator, server, _ = evaluator_of(fedavg(), clients)
 
@@ -98,7 +98,7 @@ def test_personal_model_of_a_method_without_personal_part_is_the_global_one():
 
 @pytest.mark.parametrize("examples_at_once", [4096, 2], ids=["at once", "in chunks"])
 def test_e2_is_a_forward_pass_with_the_shared_body_and_each_clients_own_head(examples_at_once, monkeypatch):
-    monkeypatch.setattr(protocols, "EXAMPLES_AT_ONCE", examples_at_once)
+    monkeypatch.setattr(scoring, "EXAMPLES_AT_ONCE", examples_at_once)
     clients = federation()
     evaluator, server, store = evaluator_of(fedper(start="uniform"), clients)
     shapes = {name: evaluator.program.initial_state(0)[name].shape for name in HEAD}
@@ -325,3 +325,43 @@ def test_loss_is_the_one_the_run_trains_with():
     result = run(fedavg(lr=sgd(0.0)), clients, made(), rounds=1, loss=lambda out, target: out.sum() * 0 + 7.0)
 
     assert {score.loss for score in result.scores("global")} == {7.0}
+
+
+@pytest.mark.parametrize("method", [fedavg, fedper, pflego], ids=["fedavg", "fedper", "pflego"])
+def test_e3_of_everybody_is_what_the_next_round_finds_if_all_take_part(method):
+    """The models right after local work in round 3, once looked ahead to after round 2 and once in that round."""
+    ahead = run(method(), federation(), made(), rounds=2, evaluation=EvaluationPlan(models=("post_local",)))
+    then = run(method(), federation(), made(), rounds=3, evaluation=EvaluationPlan(post_local=True))
+    sampled = {evaluation.split: evaluation for evaluation in then.evaluations if evaluation.sampled}
+    for evaluation in ahead.evaluations:
+        assert evaluation.name == f"post_local/{evaluation.split}"
+        assert_scores(evaluation.scores, sampled[evaluation.split].scores)
+    assert ahead.fingerprint == run(method(), federation(), made(), rounds=2).fingerprint
+
+
+@pytest.mark.parametrize(("method", "has_global"), [(fedavg, True), (fedper, False)])
+def test_all_models_of_a_method_can_be_asked_for_by_one_word(method, has_global):
+    result = run(method(), federation(), made(), rounds=1, evaluation=EvaluationPlan(models="all", post_local=True))
+    found = list(dict.fromkeys(evaluation.kind for evaluation in result.evaluations))
+    usual = ["personal", "post_local", "finetuned", "sampled/post_local"]
+    assert found == (["global", *usual] if has_global else usual)
+
+
+class Overflowing(Network):
+    """Gives no number for an input above 50."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        output = super().forward(inputs)
+        return torch.where(inputs.abs().amax(dim=1, keepdim=True) > 50, torch.full_like(output, torch.nan), output)
+
+
+def test_a_model_that_overflows_on_a_client_does_not_make_the_loss_better():
+    """Its loss counts as infinite: left out, the mean would be that of the others."""
+    draws = torch.Generator().manual_seed(0)
+    clients = [tuple(drawn(4, draws) for _ in range(3)) for _ in range(2)]
+    far = Batch(100 * torch.ones_like(clients[1][2].inputs), clients[1][2].targets)
+    evaluator, server, _ = evaluator_of(fedavg(), federate([clients[0], (*clients[1][:2], far)]), made(Overflowing))
+    (found,) = evaluator.evaluate(server, ("global",), ("test",))
+    summary = found.summaries()["global/test/loss"]
+    assert found.scores[1].loss == summary.worst == summary.weighted == summary.mean == torch.inf
+    assert found.scores[0].loss < 10

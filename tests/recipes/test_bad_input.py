@@ -269,7 +269,7 @@ MORE = {
     "splits that do not exist": {"settings": {"evaluation": EvaluationPlan(splits=("tests",))}},
     "models that do not exist": {"settings": {"evaluation": EvaluationPlan(models=("globl",))}},
     "models as a word": {"settings": {"evaluation": EvaluationPlan(models="global")}},
-    "models of the cohort alone": {"settings": {"evaluation": EvaluationPlan(models=("post_local",))}},
+    "a model that is not trained but chosen": {"settings": {"evaluation": EvaluationPlan(models=("guarded",))}},
     "every zero rounds": {"settings": {"evaluation": EvaluationPlan(every=0)}},
     "global model of a method without one": {
         "method": lambda: fedper(budget=steps(1)),

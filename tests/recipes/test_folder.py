@@ -54,6 +54,7 @@ def test_a_run_folder_holds_these_files_and_no_others(played):
     assert sorted(path.name for path in folder.iterdir()) == [
         "clients.csv.gz",
         "experiment.toml",
+        "federation.csv.gz",
         "personal.safetensors",
         "result.json",
         "rounds.jsonl",
@@ -291,5 +292,6 @@ def test_a_run_from_python_writes_the_same_files_but_no_experiment(tmp_path):
     run(fedavg(), built().federation, mlp(shape=(4,), classes=4), rounds=1, out=tmp_path / "run")
 
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    files = {"clients.csv.gz", "personal.safetensors", "result.json", "rounds.jsonl", "shared.safetensors"}
+    tables = {"clients.csv.gz", "federation.csv.gz"}
+    files = {*tables, "personal.safetensors", "result.json", "rounds.jsonl", "shared.safetensors"}
     assert names == files | {"visits.csv.gz"}

@@ -81,14 +81,25 @@ def test_methods_stand_under_each_other_within_80_columns():
 def test_losses_are_shown_with_four_digits_and_accuracies_in_percent():
     lines = text_of(metrics_table({"global/test/accuracy": NUMBERS, "global/test/loss": NUMBERS})).splitlines()
 
-    assert lines[1].split() == ["global/test/accuracy", "12.3%", "50.0%", "1.0%", "25.0%", "0.0%"]
-    assert lines[2].split() == ["global/test/loss", "0.1235", "0.5", "0.01", "0.25", "0"]
+    assert lines[1].split() == ["global/test"]
+    assert lines[2].split() == ["accuracy", "12.3%", "50.0%", "1.0%", "25.0%", "0.0%"]
+    assert lines[3].split() == ["loss", "0.1235", "0.5", "0.01", "0.25", "0"]
+
+
+def test_a_metric_that_no_client_has_is_left_out_of_the_table():
+    nothing = dict.fromkeys(NUMBERS, float("nan"))
+
+    text = text_of(metrics_table({"global/test/auc": nothing, "global/test/loss": NUMBERS}))
+
+    assert "auc" not in text
+    assert "loss" in text
 
 
 def test_the_longest_metric_fits_80_columns_with_every_digit():
     large = dict.fromkeys(NUMBERS, 0.012345)
 
-    text = text_of(metrics_table({"sampled/post_local/validation/accuracy": NUMBERS, "global/test/loss": large}))
+    longest = "newcomers/finetuned/validation/balanced_accuracy"
+    text = text_of(metrics_table({longest: NUMBERS, "global/test/loss": large}))
 
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text

@@ -1,14 +1,10 @@
-"""The commands: run, demo, cost, methods, split."""
+"""The commands, each from a file of its own; the demo is here."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
-from itertools import chain, count
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -17,19 +13,21 @@ import typer
 from rich.console import Console
 
 import plures
+from plures.cli.advise import advise
+from plures.cli.clients import clients
+from plures.cli.compare import compare
 from plures.cli.cost import cost
 from plures.cli.data import data_app
 from plures.cli.gates import gates
 from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
+from plures.cli.run import Out, default_folder, run, told_where
 from plures.core.errors import PluresError
 from plures.methods import METHODS
-from plures.recipes import RunResult, load_experiment, run_experiment
+from plures.recipes import run_experiment
 from plures.recipes.demo import ROUNDS, run_demo, shown
-from plures.recipes.folder import as_json_text
 from plures.report import records
-from plures.report.cost_tables import cost_line
-from plures.report.tables import comparison_table, metrics_table, score, stages_table
+from plures.report.tables import comparison_table
 
 # Rich takes each paragraph as one line.
 EPILOG = """
@@ -42,6 +40,10 @@ plures methods              what there is to choose from
 plures run EXPERIMENT.toml  your own; method = "pflego" is a whole file
 
 plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
+
+plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
+
+plures compare RUN RUN...   paired differences, and whom they help and hurt
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
@@ -56,8 +58,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
-INTERRUPTED = 130
-"""The exit code of a process that Ctrl-C ended."""
 
 out_console = Console()
 err_console = Console(stderr=True)
@@ -71,46 +71,8 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 @app.command()
-def run(
-    experiment: Annotated[Path, typer.Argument(help='A TOML file; method = "pflego" is a whole one.')],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a key, such as rounds=50 or data.clients=10. Repeatable."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; it must be new or empty.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run an experiment file and write its results to a folder.
-
-    The folder holds the resolved configuration, one line per round, one row
-    per client and evaluation, the final shared and personal parameters, and
-    result.json. examples/experiment.toml explains every key of such a file.
-    """
-    loaded = load_experiment(experiment, changes or [])
-    folder = out or (Path(loaded.out) if loaded.out else default_folder(loaded.method))
-    with told_where(folder):
-        result = run_experiment(loaded, out=folder, watcher=make_watcher(err_console))
-    if as_json:
-        typer.echo(as_json_text(result.as_json(), indent=2))
-        return
-    if "started_from" in result.facts and not result.stages:
-        started = result.facts["started_from"]
-        out_console.print(f"Started from {started['weights']}: {started['report']}\n", highlight=False)
-    out_console.print(metrics_table(result.as_json()["metrics"]))
-    if result.stages:
-        out_console.print()
-        out_console.print(stages_table(result.as_json()["stages"]))
-    if result.selected_round is not None:
-        out_console.print(f"\nThe above is round {result.metrics_round}; {selected_line(result)}", highlight=False)
-    out_console.print(cost_line(result.cost), highlight=False, soft_wrap=True)
-    out_console.print(f"Results: {folder}", highlight=False, soft_wrap=True)
-
-
-@app.command()
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; it must be new or empty.")] = None,
+    out: Out = None,
     rounds: Annotated[int, typer.Option(help="Rounds of each method.", min=1)] = ROUNDS,
     seed: Annotated[int, typer.Option(help="Seed of weights, cohorts and batches.")] = 0,
     as_json: AsJson = False,
@@ -150,37 +112,15 @@ def legend(folder: Path) -> str:
     )
 
 
+app.command()(advise)
+app.command()(clients)
+app.command()(compare)
 app.command()(cost)
 app.command()(gates)
 app.command()(methods)
 app.command()(new_method)
+app.command()(run)
 app.command()(split)
-
-
-def selected_line(result: RunResult) -> str:
-    """The round that is best on validation data, with what it has on test data."""
-    name = result.selected_by.replace("/validation/", "/test/")
-    found = result.selected_metrics.get(name)
-    shown = "" if found is None else f", {name} {score(found.weighted, result.metric)}"
-    return f"best on validation: round {result.selected_round}{shown}."
-
-
-@contextmanager
-def told_where(folder: Path) -> Iterator[None]:
-    """On Ctrl-C, say where the whole rounds are, if there are any."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = f"; the whole rounds are kept in {folder}" if folder.exists() else ""
-        err_console.print(f"interrupted{kept}", highlight=False, soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def default_folder(name: str) -> Path:
-    """A new folder below runs/, named by the time."""
-    wanted = Path("runs") / f"{name.rpartition(':')[2]}-{datetime.now():%Y%m%d-%H%M%S}"
-    names = chain([wanted], (Path(f"{wanted}-{number}") for number in count(2)))
-    return next(path for path in names if not path.exists())
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:

@@ -32,6 +32,8 @@ class Goal:
     larger_is_better: bool
     count: Callable[[Tensor], int]
     """How many items of the targets are scored: examples, or tokens."""
+    each: Callable[[Tensor, Tensor], Tensor]
+    """(output of the network, targets) -> how good it is for each scored item; larger is better."""
 
 
 def num_examples(targets: Tensor) -> int:
@@ -43,6 +45,10 @@ def accuracy(output: Tensor, targets: Tensor) -> float:
     return int((output.argmax(dim=1) == targets).sum()) / max(1, targets.shape[0])
 
 
+def is_right(output: Tensor, targets: Tensor) -> Tensor:
+    return (output.argmax(dim=1) == targets).double()
+
+
 CLASSIFICATION = Goal(
     name="classification",
     loss=F.cross_entropy,
@@ -50,6 +56,7 @@ CLASSIFICATION = Goal(
     judged_by="accuracy",
     larger_is_better=True,
     count=num_examples,
+    each=is_right,
 )
 
 
@@ -75,6 +82,12 @@ def root_mean_squared_error(output: Tensor, targets: Tensor) -> float:
     return math.sqrt(float(squared_error(output, targets)))
 
 
+def minus_squared_errors(output: Tensor, targets: Tensor) -> Tensor:
+    """Of each example, the mean over what it has of targets."""
+    squared = (as_targets(output, targets) - targets).double() ** 2
+    return -squared.reshape(len(squared), -1).mean(dim=1)
+
+
 REGRESSION = Goal(
     name="regression",
     loss=squared_error,
@@ -82,6 +95,7 @@ REGRESSION = Goal(
     judged_by="rmse",
     larger_is_better=False,
     count=num_examples,
+    each=minus_squared_errors,
 )
 
 
@@ -95,6 +109,7 @@ def next_token(*, padding: int = 0, special: tuple[int, ...] = (0, 1, 2, 3)) -> 
         judged_by="accuracy",
         larger_is_better=True,
         count=lambda targets: int(scored(targets).sum()),
+        each=lambda output, targets: is_right(output, targets)[scored(targets)],
     )
 
 

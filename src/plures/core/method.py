@@ -20,6 +20,7 @@ from plures.core.types import Batch, Facts, Params, Part, Parts, Schedule
 from plures.core.wire import NOTHING_SENT, Parcel, Sent
 
 if TYPE_CHECKING:
+    from plures.core.adapting import Newcomer
     from plures.core.context import RoundContext, RoundOutcome
     from plures.core.problem import Outcome, Problem
     from plures.core.program import Binding
@@ -218,6 +219,8 @@ Solver = Callable[["Problem"], "Outcome"]
 RunRound = Callable[["RoundContext"], "RoundOutcome"]
 """The second door: a round of its own, on the same engines, stores and evaluation (see `core/round.py`)."""
 
+Welcome = Callable[["Newcomer"], Params]
+"""From a client that was never trained on to all parameters of its model (see `core/adapting.py`)."""
 
 Notes = Callable[["Binding", "Params", Visit], Mapping[str, list[float]]]
 """(binding, trained parameters, visit) -> numbers to record of a client's model, such as a histogram of its gates."""
@@ -312,6 +315,8 @@ class Method:
     """The personal model, for evaluation."""
     adapt: tuple[Phase, ...] = ()
     """How a client gets its own model from the shared one without federated rounds: fine-tuning, newcomers."""
+    welcome: Welcome | None = None
+    """How a newcomer gets its own model, where that takes more than `adapt`: masks to be found, an embedding."""
     stateful: bool = True
     """False: a client forgets its own part after each visit."""
     capacity: Capacity | None = None

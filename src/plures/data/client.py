@@ -32,6 +32,11 @@ class ClientData:
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
     @property
+    def targets(self) -> dict[str, Tensor]:
+        """The targets of each split, without inputs."""
+        return {split: batch.targets for split, batch in self.splits.items()}
+
+    @property
     def num_bytes(self) -> int:
         return sum(sum_bytes(batch) for batch in self.splits.values())
 
@@ -67,6 +72,10 @@ class PreparedClient:
     def splits(self) -> Mapping[str, Batch]:
         """By name, in order; each is prepared when it is taken."""
         return _Prepared(self)
+
+    @property
+    def targets(self) -> dict[str, Tensor]:
+        return self.data.targets
 
     def _prepared(self, batch: Batch) -> Batch:
         return Batch(self.prepare(batch.inputs), batch.targets)

@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score, r2_score, recall_score, roc_auc_score
 from torch import Tensor
 
 from plures.core.goals import Goal, Metric, as_targets
+from plures.evaluate.forgetting import FORGETTING
 
 BINS = 15
 """Of confidences, for the calibration error: equally wide ones from 0 to 1."""
@@ -58,10 +59,11 @@ def calibration_error(output: Tensor, targets: Tensor) -> float:
 
 
 def r2(output: Tensor, targets: Tensor) -> float:
-    """The share of the variance of a client's targets that is explained; of fewer than two examples there is none."""
-    if targets.shape[0] < 2:
+    """The share of the variance of a client's targets that is explained; of equal targets there is none."""
+    wanted = numbers(targets)
+    if (wanted == wanted[:1]).all():
         return math.nan
-    return float(r2_score(numbers(targets), numbers(as_targets(output, targets))))
+    return float(r2_score(wanted, numbers(as_targets(output, targets))))
 
 
 def numbers(values: Tensor) -> np.ndarray:
@@ -84,4 +86,5 @@ MORE_METRICS: dict[str, dict[str, Metric]] = {
 def with_metrics(goal: Goal, wanted: Sequence[str]) -> Goal:
     """The goal, with some more metrics; what it is judged by stays."""
     known = MORE_METRICS[goal.name]
-    return replace(goal, metrics={**goal.metrics, **{name: known[name] for name in wanted}})
+    more = {name: known[name] for name in wanted if name != FORGETTING}
+    return replace(goal, metrics={**goal.metrics, **more})

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-ModelKind = Literal["global", "personal", "post_local", "finetuned"]
-"""Protocols E1 to E4: the shared model; the client's own; its own right after training; its own after fine-tuning."""
+ModelKind = Literal["global", "personal", "post_local", "finetuned", "guarded"]
+"""Protocols E1 to E4: the shared model; the client's own; its own right after training; its own after fine-tuning.
+And the one that a client chose of the shared model and its own."""
 SplitName = Literal["train", "validation", "test"]
 SMALLER_IS_BETTER = frozenset({"loss", "mae", "rmse", "calibration_error"})
 
@@ -31,6 +32,13 @@ class ClientScore:
     def loss(self) -> float:
         return self.values["loss"]
 
+    def items(self, metric: str) -> float:
+        """How many of the items a metric is about: an accuracy on some classes counts by their examples."""
+        if metric not in ("seen_accuracy", "unseen_accuracy"):
+            return self.examples
+        unseen = self.values["unseen_share"]
+        return self.examples * (unseen if metric == "unseen_accuracy" else 1 - unseen)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
@@ -41,20 +49,26 @@ class Evaluation:
     scores: tuple[ClientScore, ...]
     sampled: bool = False
     """Only the clients of the round's cohort, not all."""
+    newcomers: bool = False
+    """Clients that were never trained on, and no others."""
+
+    @property
+    def kind(self) -> str:
+        """The model, and of whom if not of all."""
+        return f"{'sampled/' if self.sampled else 'newcomers/' if self.newcomers else ''}{self.model}"
 
     @property
     def name(self) -> str:
-        return f"{'sampled/' if self.sampled else ''}{self.model}/{self.split}"
+        return f"{self.kind}/{self.split}"
 
     def summaries(self) -> dict[str, Summary]:
         """By metric name, such as `personal/test/accuracy`; empty if no client had examples."""
         if not self.scores:
             return {}
-        sizes = [score.examples for score in self.scores]
         return {
             f"{self.name}/{metric}": summarise(
                 [score.values[metric] for score in self.scores],
-                sizes,
+                [score.items(metric) for score in self.scores],
                 worst_is="largest" if metric in SMALLER_IS_BETTER else "smallest",
                 power=2 if metric == "rmse" else 1,
             )
@@ -78,7 +92,7 @@ class Summary:
 
 def summarise(
     values: Sequence[float],
-    sizes: Sequence[int],
+    sizes: Sequence[float],
     *,
     worst_is: Literal["smallest", "largest"] = "smallest",
     power: int = 1,

@@ -2,6 +2,7 @@
 
 from plures.local.budgets import FULL, epochs, query, steps, support
 from plures.local.heads import cached_descent
+from plures.local.newcomers import own_visits
 from plures.local.newton import newton_head
 from plures.local.optimizers import OPTIMIZERS, adam, as_optimizer, clip_by_norm, sgd
 from plures.local.penalties import add, proximal, pull_to_initial, twin_distance
@@ -39,6 +40,7 @@ __all__ = [
     "linear",
     "newton_head",
     "original",
+    "own_visits",
     "power",
     "proximal",
     "pull_to_initial",

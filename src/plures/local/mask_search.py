@@ -11,6 +11,7 @@ from torch import Tensor
 
 from plures.core.client import REFRESH
 from plures.core.errors import ClientFailed, InvalidConfig
+from plures.core.gather import diverged
 from plures.core.method import Visit, own_parameters
 from plures.core.problem import Problem
 from plures.core.rates import check_rate
@@ -123,10 +124,17 @@ class MaskRefresh:
     def __call__(self, problem: Problem, params: Params) -> Params:
         visit, masks = problem.visit, masks_in(params)
         rate = self.rate.rate(visit) if isinstance(self.rate, Annealed) else self.rate(visit.round)
+        check_weights(problem, params, list(masks))
         weights, own = {name: params[name] for name in masks}, {name: mask.clone() for name, mask in masks.items()}
         found = self.search(problem, weights, own, check_share(rate, round=visit.round))
         check_masks(visit, masks, found)
         return params | {mask_of(name): mask for name, mask in found.items()}
+
+
+def check_weights(problem: Problem, params: Params, names: list[str]) -> None:
+    """Nothing is chosen by numbers that are none."""
+    if not all(bool(params[name].isfinite().all()) for name in names):
+        raise diverged("The trained parameters are not finite numbers", problem.phase.name, problem.visit)
 
 
 GROW: dict[str, Grow] = {"gradient": grow_by_gradient, "random": grow_at_random}

@@ -22,7 +22,7 @@ import torch
 from plures.core.method import Beginning, Capacity, Method, Network, Phase, common_draws
 from plures.core.rates import check_positive
 from plures.core.types import SHARED, Params
-from plures.local import as_optimizer, as_schedule
+from plures.local import as_optimizer, as_schedule, own_visits
 from plures.local.mask_search import Annealed, MaskRefresh, MaskSearch, search_named
 from plures.local.masks import mask_of, masked, masked_delta, masked_download, random_mask, with_masks
 from plures.methods.options import FIVE_EPOCHS, ONE_EPOCH, Duration, Rate, Rule, WeightOption
@@ -64,9 +64,8 @@ def fedspa(
         return counts(shapes, DENSITIES[densities](shapes, capacity))
 
     def drawn(network: Network, capacity: float, draws: torch.Generator) -> Params:
-        return {
-            mask_of(n): random_mask(network.params[n], count, draws) for n, count in sizes(network, capacity).items()
-        }
+        kept = sizes(network, capacity)
+        return {mask_of(n): random_mask(network.params[n], count, draws) for n, count in kept.items()}
 
     @lru_cache(maxsize=16)  # clients with the same masks share them in memory
     def common(network: Network, capacity: float, seed: int) -> Params:
@@ -94,5 +93,6 @@ def fedspa(
         refresh=MaskRefresh(search=search_named(search, regrow), rate=rate),
         predict=masked,
         adapt=(tune,),
+        welcome=own_visits(0 if search == "rsm" else 1),  # a visit searches for masks
         capacity=Capacity(unit="density", usual=usual, sizes=sizes),
     )

@@ -22,7 +22,7 @@ from plures.local import as_optimizer, delta, sgd, steps
 from plures.methods.options import FIVE_EPOCHS, Duration, Rule, Selection
 from plures.methods.registry import register
 from plures.parts import BufferPolicy, all_shared, split
-from plures.server.hyper_round import HyperRound
+from plures.server.hyper_round import EmbeddingSteps, HyperRound
 from plures.server.hypernetwork import HYPER, Hypernetwork, own_model
 from plures.server.weights import uniform
 
@@ -48,12 +48,16 @@ def pfedhn(
     budget: Duration = FIFTY_BATCHES,
     clip_norm: float | None = 50.0,
     adapt: Duration = FIVE_EPOCHS,
+    newcomer_steps: int = 50,
     server: Rule = AT_THE_SERVER,
     server_clip: float | None = 50.0,
     one_by_one: bool = True,
     buffers: BufferPolicy | None = None,
 ) -> Method:
-    """No `embedding`: of int(1 + clients / 4) numbers. The head as `personal` part: pFedHN-PC."""
+    """No `embedding`: of int(1 + clients / 4) numbers. The head as `personal` part: pFedHN-PC.
+
+    A newcomer's embedding takes `newcomer_steps` with the hypernetwork held still; `adapt` is for fine-tuning alone.
+    """
     limit = None if clip_norm is None else {SHARED: clip_norm}
     hyper = Hypernetwork(rule=as_optimizer(server), hidden=hidden, layers=layers, embedding=embedding)
     train = Phase(train=(SHARED, PERSONAL), budget=budget, optimizer=as_optimizer(lr), clip_norm=limit)
@@ -67,5 +71,6 @@ def pfedhn(
         extend=hyper,
         start=hyper.begin,
         adapt=(replace(train, budget=adapt),),
+        welcome=EmbeddingSteps(count=newcomer_steps, clip_norm=server_clip),
         run_round=HyperRound(one_by_one=one_by_one, clip_norm=server_clip),
     )

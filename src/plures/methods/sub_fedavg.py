@@ -15,16 +15,17 @@ d, a and the target are those of the FedSpa paper.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from plures.core.errors import InvalidConfig
 from plures.core.method import Method, Phase
 from plures.core.rates import check_decay, check_positive, check_rate
 from plures.core.types import SHARED
-from plures.local import as_optimizer
+from plures.local import as_optimizer, own_visits
 from plures.local.budgets import Epochs
 from plures.local.masks import masked, masked_download, newly_masked_delta
-from plures.local.pruning import Pruner, PruningDescent, PruningRefresh, with_candidates
+from plures.local.pruning import ROUND_OFF, Pruner, PruningDescent, PruningRefresh, with_candidates
 from plures.methods.options import FIVE_EPOCHS, Duration, Rule, WeightOption
 from plures.methods.registry import register
 from plures.parts import BufferPolicy, all_shared, split
@@ -81,4 +82,10 @@ def sub_fedavg(
         refresh=PruningRefresh(pruner=pruner, distance=distance, accuracy=accuracy),
         predict=masked,
         adapt=(tune,),
+        welcome=own_visits(num_prunings(share, target_density)),
     )
+
+
+def num_prunings(share: float, target: float) -> int:
+    """How many it takes from the dense model to the target, if each leaves all but that share; 0 if none ever could."""
+    return math.ceil(math.log(target) / math.log1p(-share) * (1.0 - ROUND_OFF)) if share else 0

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from plures.core.errors import InvalidConfig
+from plures.evaluate.guard import Fallback
 from plures.recipes.build import Built, build, build_wire
 from plures.recipes.checks import check_weights_matter
 from plures.recipes.costing import PlannedCost, planned_cost
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
 from plures.recipes.loading import load_named
 from plures.recipes.pipeline import run_pipeline
-from plures.recipes.plan import EvaluationPlan
+from plures.recipes.plan import EvaluationPlan, GuardPlan
+from plures.recipes.reloading import load_run
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program, run
+from plures.recipes.study import Study, run_members
 from plures.recipes.watching import Watcher
 
 __all__ = [
     "EvaluationPlan",
     "Experiment",
+    "GuardPlan",
     "PlannedCost",
     "RunResult",
+    "Study",
     "Watcher",
     "load_experiment",
     "make_experiment",
     "planned_cost",
     "run",
     "run_experiment",
+    "run_study",
 ]
 
 
@@ -48,8 +55,30 @@ def run_experiment(
     return run_built(build(experiment), experiment, out=where, title=title, watcher=watcher)
 
 
+def run_study(
+    experiment: Experiment,
+    *,
+    out: str | Path,
+    seeds: int | Sequence[int] = 3,
+    beside: Sequence[str] = (),
+    watcher: Watcher | None = None,
+) -> Study:
+    """Run an experiment under several seeds, with other methods beside it; `plures compare` reads the folder.
+
+    `seeds` is a number of them, counted from the experiment's own, or the seeds themselves.
+    """
+    numbers = range(experiment.seed, experiment.seed + seeds) if isinstance(seeds, int) else seeds
+    return run_members(experiment, run_experiment, out=Path(out), seeds=numbers, beside=beside, watcher=watcher)
+
+
 def run_built(
-    built: Built, experiment: Experiment, *, out: Path | None, title: str | None, watcher: Watcher | None
+    built: Built,
+    experiment: Experiment,
+    *,
+    out: Path | None,
+    title: str | None,
+    watcher: Watcher | None,
+    pretrained: Fallback | None = None,
 ) -> RunResult:
     """Run what an experiment named."""
     if built.matching is not None:
@@ -66,6 +95,7 @@ def run_built(
         device=experiment.device,
         loss=None if experiment.loss is None else load_named("loss", experiment.loss),
         evaluation=built.plan,
+        newcomers=built.newcomers,
         capacity=experiment.capacity,
         wire=build_wire(experiment),
         out=out,
@@ -74,15 +104,15 @@ def run_built(
         watcher=watcher,
         least_rounds=0 if experiment.pipeline is not None else 1,
         notes=notes_of(built, experiment),
+        pretrained=pretrained,
+        load=load_run,
     )
 
 
 def notes_of(built: Built, experiment: Experiment) -> dict[str, Any]:
-    """For the records: what of the weights to start from went where, and how many clients were held out."""
+    """For the records: what of the weights to start from went where."""
     notes: dict[str, Any] = {}
     if built.matching is not None:
         weights = experiment.model.weights or "stage (a)"
         notes["started_from"] = {"weights": weights, "report": str(built.matching), **asdict(built.matching)}
-    if built.newcomers is not None:
-        notes["newcomers"] = [built.newcomers.name(client) for client in range(built.newcomers.num_clients)]
     return notes

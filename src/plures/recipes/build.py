@@ -15,15 +15,16 @@ from plures.core.method import Method
 from plures.core.program import Networks
 from plures.core.types import Params
 from plures.data import Federation
+from plures.data.joining import everyone
 from plures.methods import METHODS, MethodInfo, find_method
 from plures.participation import SAMPLERS, Sampler, as_sampler
-from plures.recipes.experiment import Experiment
+from plures.recipes.experiment import Experiment, GuardTable
 from plures.recipes.federations import build_federation, resolved_data, without_newcomers
 from plures.recipes.loading import load_named
 from plures.recipes.networks import build_networks, find_model
 from plures.recipes.options import ALL_OPTIMIZERS, called, lookup, method_options
 from plures.recipes.plain import plain_defaults
-from plures.recipes.plan import EvaluationPlan
+from plures.recipes.plan import EvaluationPlan, GuardPlan
 from plures.recipes.warm_start import Matching
 from plures.wire import Codec
 
@@ -53,7 +54,7 @@ def build(experiment: Experiment, weights: Params | None = None) -> Built:
     given = given_options(experiment, info)
     method = called(info.name, info.make, method_options(info, given, rounds=max(experiment.rounds, 1)))
     federation, newcomers = without_newcomers(experiment, build_federation(experiment))
-    networks, matching = build_networks(experiment, method, federation, weights)
+    networks, matching = build_networks(experiment, method, everyone(federation, newcomers), weights)
     return Built(
         info=info,
         method=method,
@@ -135,12 +136,20 @@ def build_plan(experiment: Experiment) -> EvaluationPlan:
     table = experiment.evaluation
     return EvaluationPlan(
         every=table.every,
-        models=None if table.models is None else tuple(table.models),
+        models=tuple(table.models) if isinstance(table.models, list) else table.models,
         splits=tuple(table.splits),
         metrics=tuple(table.metrics),
         targets=tuple(table.targets),
         post_local=table.post_local,
+        guard=build_guard(table.guard),
+        diagnostics=table.diagnostics,
     )
+
+
+def build_guard(given: bool | GuardTable) -> GuardPlan | None:
+    if isinstance(given, bool):
+        return GuardPlan() if given else None
+    return GuardPlan(margin=given.margin, against=given.against)
 
 
 def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any]) -> str:

@@ -12,7 +12,9 @@ from plures.core.method import Method, Optimizer
 from plures.core.program import Program
 from plures.core.rates import check_count, check_rate
 from plures.data import Federation, check_federation
+from plures.data.joining import everyone
 from plures.evaluate import SplitName
+from plures.evaluate.forgetting import FORGETTING
 from plures.evaluate.metrics import MORE_METRICS
 from plures.participation import Sampler
 from plures.recipes.capacities import affordable
@@ -20,7 +22,7 @@ from plures.recipes.network_checks import check_networks
 from plures.recipes.plan import EvaluationPlan
 
 SPLITS: tuple[str, ...] = get_args(SplitName)
-MODELS = ("global", "personal", "finetuned")
+MODELS = ("global", "personal", "post_local", "finetuned")
 MANY, LOOKED_AT = 10_000, 1_000
 """Of a population that is too large to read, so many clients are looked at before a run."""
 
@@ -34,19 +36,22 @@ def check_run(
     *,
     least_rounds: int = 1,
     capacity: Any = None,
+    newcomers: Federation | None = None,
 ) -> None:
     """Raise one error that lists every problem of data, cohort, split, method and network."""
+    clients = everyone(federation, newcomers)
     problems: list[str] = []
     first: InvalidInput | None = None
     for check in (
         lambda: check_rounds(rounds, least_rounds),
-        lambda: check_federation(federation, LOOKED_AT if federation.num_clients > MANY else None),
+        lambda: check_data(federation),
+        lambda: None if newcomers is None else check_newcomers(newcomers, federation),
         lambda: sampler.check(federation.num_clients),
         lambda: check_rates(program, rounds if isinstance(rounds, int) else 0),
         lambda: check_plan(plan, federation),
-        lambda: check_networks(program, federation),
+        lambda: check_networks(program, clients),
         lambda: check_global_model(program, plan),
-        lambda: check_capacity(program, federation, capacity),
+        lambda: check_capacity(program, clients.num_clients, capacity),
     ):
         error = caught(check)
         if error is not None:
@@ -64,11 +69,12 @@ def caught(check: Callable[[], None]) -> InvalidInput | None:
     return None
 
 
-def check_arguments(method: object, federation: object, evaluation: object, seed: object) -> None:
+def check_arguments(method: object, federation: object, newcomers: object, evaluation: object, seed: object) -> None:
     """What Python lets through: things of another kind than they should be."""
     wanted = (
         (method, Method, "method", "a method, such as plures.methods.fedavg() with its brackets, or its name"),
         (federation, Federation, "federation", "a federation, as plures.data.partition or federate make one"),
+        (newcomers, Federation | None, "newcomers", "a federation of those that take no part, as hold_out makes one"),
         (evaluation, EvaluationPlan | None, "evaluation", "a plan, such as plures.EvaluationPlan(every=5)"),
     )
     for value, kind, what, remedy in wanted:
@@ -76,6 +82,19 @@ def check_arguments(method: object, federation: object, evaluation: object, seed
             raise InvalidConfig(f"{what} is {value!r:.80}, a {type(value).__name__}: give {remedy}.")
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise InvalidConfig(f"seed is {seed!r}: give a whole number.")
+
+
+def check_data(federation: Federation) -> None:
+    check_federation(federation, LOOKED_AT if federation.num_clients > MANY else None)
+
+
+def check_newcomers(newcomers: Federation, federation: Federation) -> None:
+    """They are a federation of the same kind."""
+    check_data(newcomers)
+    for what in ("input_shape", "classes", "label_space"):
+        theirs, ours = getattr(newcomers, what), getattr(federation, what)
+        if theirs != ours:
+            raise InvalidConfig(f"The newcomers have {what} {theirs}, but the participants {ours}. Give the same kind.")
 
 
 def check_rounds(rounds: int, least: int) -> None:
@@ -97,10 +116,10 @@ def check_plan(plan: EvaluationPlan, federation: Federation) -> None:
     check_count("every of the evaluation", plan.every, least=1)
     for target in plan.targets:
         check_rate("a target of the evaluation", target)
-    more = tuple(MORE_METRICS[federation.goal.name])
+    more = (*MORE_METRICS[federation.goal.name], *([FORGETTING] if federation.goal.name == "classification" else []))
     for what, given, known in (
         ("splits", plan.splits, SPLITS),
-        ("models", plan.models or (), MODELS),
+        ("models", () if plan.models == "all" else plan.models or (), MODELS),
         ("metrics", plan.metrics, more),
     ):
         if isinstance(given, str):
@@ -111,15 +130,15 @@ def check_plan(plan: EvaluationPlan, federation: Federation) -> None:
                 raise InvalidConfig(f"There is no '{word}' among the {what} to evaluate. {told}")
 
 
-def check_capacity(program: Program, federation: Federation, capacity: Any) -> None:
+def check_capacity(program: Program, num_clients: int, capacity: Any) -> None:
     if capacity is not None:
-        affordable(program, capacity, federation.num_clients)
+        affordable(program, capacity, num_clients)
     elif program.method.capacity is not None:
         program.sizes(0)
 
 
 def check_global_model(program: Program, plan: EvaluationPlan) -> None:
-    if "global" in (plan.models or ()) and not program.has_global_model():
+    if plan.models != "all" and "global" in (plan.models or ()) and not program.has_global_model():
         raise InvalidConfig(
             f"{program.method.name} has no global model to evaluate: some of its parameters are personal. "
             "Leave 'global' out of the evaluation's models."

@@ -8,18 +8,24 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plures.core.errors import InvalidConfig, did_you_mean
+from plures.core.errors import InvalidConfig
 from plures.data.dividing import SplitBy
 from plures.data.test_sets import TestRule
-from plures.evaluate import ModelKind, SplitName
+from plures.evaluate import SplitName
+from plures.evaluate.guard import MARGIN
+from plures.recipes.explaining import problems_in
 from plures.recipes.overrides import apply_override
 
 RESERVED = ("faults", "privacy", "checkpoint", "track", "tune", "deploy")
 """Tables that later versions will read."""
+
+
+Trained = Literal["global", "personal", "post_local", "finetuned"]
+"""The models that may be asked for by name; what a guard chooses comes with the guard."""
 
 
 class Table(BaseModel):
@@ -90,15 +96,26 @@ class ServerTable(FreeTable):
     weight: str | dict[str, int] | None = None
 
 
+class GuardTable(Table):
+    """Each client chooses between its own model and a shared one, on validation data."""
+
+    margin: float = Field(default=MARGIN, ge=0)
+    """Standard errors by which its own must be better."""
+    against: str | None = None
+    """The folder of a run whose shared model to fall back on; None: the run's own, or that of stage (a)."""
+
+
 class Evaluation(Table):
     """When and what to evaluate."""
 
     every: int = Field(default=5, ge=1)
-    models: list[ModelKind] | None = None
+    models: list[Trained] | Literal["all"] | None = None
     splits: list[SplitName] = ["validation", "test"]
     metrics: list[str] = []
     targets: list[float] = []
     post_local: bool = False
+    guard: bool | GuardTable = False
+    diagnostics: bool = False
 
 
 class WireTable(Table):
@@ -197,53 +214,7 @@ def make_experiment(table: Mapping[str, Any]) -> Experiment:
     try:
         experiment = Experiment.model_validate(dict(table))
     except ValidationError as error:
-        problems += [explain(problem) for problem in distinct(error)]
+        problems += problems_in(error, Experiment)
     if problems:
         raise InvalidConfig(problems)
     return experiment
-
-
-def distinct(error: ValidationError) -> list[Any]:
-    """One problem per key: a value that fits none of several types is one problem, not several."""
-    seen: dict[tuple[Any, ...], Any] = {}
-    for problem in error.errors():
-        place = keys_of(problem)
-        seen.setdefault(place, {**problem, "loc": place})
-        if seen[place]["msg"] != problem["msg"]:
-            seen[place]["msg"] += f"; or {problem['msg'][0].lower()}{problem['msg'][1:]}"
-    return list(seen.values())
-
-
-def keys_of(problem: Any) -> tuple[Any, ...]:
-    """Where a problem is, without the names that pydantic adds for the types it tried."""
-    place = problem["loc"]
-    if problem["type"] == "extra_forbidden":
-        return tuple(place)
-    known = fields_of(place[0])
-    return tuple(key for number, key in enumerate(place) if number == 0 or isinstance(key, int) or key in known)
-
-
-def explain(problem: Any) -> str:
-    place = [str(step) for step in problem["loc"]]
-    where = ".".join(place)
-    if problem["type"] == "extra_forbidden":
-        known = Experiment.model_fields if len(place) == 1 else fields_of(place[0])
-        return f"Unknown key '{where}'. {did_you_mean(place[-1], known)}"
-    if problem["type"] == "missing":
-        if len(place) == 1:
-            return f"'{where}' is missing. An experiment needs at least: method = \"fedavg\"."
-        if isinstance(place[-1], str) and place[-1].isdigit():
-            return f"{'.'.join(place[:-1])} = {problem['input']!r} has {len(problem['input'])} values: it needs more."
-        given = ", ".join(f"'{key}'" for key in problem["input"])
-        return f"[{place[0]}] has {given or 'no keys'}, but no '{place[-1]}', which it needs."
-    return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}."
-
-
-def fields_of(table: Any) -> list[str]:
-    """The known keys of one table of the file."""
-    field = Experiment.model_fields.get(str(table))
-    if field is None:
-        return []
-    kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
-    models = [kind for kind in kinds if issubclass(kind, BaseModel)]
-    return [name for model in models for name in model.model_fields]

@@ -9,7 +9,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from plures.evaluate import Evaluation
 from plures.report import records
 
 States = Iterable[tuple[int, Params]]
+ROWS_AT_ONCE = 10_000
+"""Of a table over all clients, so many rows are in memory."""
 
 
 class RunFolder:
@@ -57,20 +60,33 @@ class RunFolder:
         if not (self.path / records.CLIENTS).exists():
             rows.writerow([*records.CLIENT_COLUMNS, *metrics])
         for evaluation in evaluations:
-            kind = f"{'sampled/' if evaluation.sampled else ''}{evaluation.model}"
             for score in evaluation.scores:
-                where = (round, score.client, names[score.client], kind, evaluation.split)
+                where = (round, score.client, names[score.client], evaluation.kind, evaluation.split)
                 rows.writerow([*where, score.examples, *(written(score.values[name]) for name in metrics)])
         self._append(records.CLIENTS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
 
     def add_visits(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """What each visit of a round cost, as a gzip member of its own."""
+        """What each visit of a round cost."""
+        self._add_rows(records.VISITS, records.VISIT_COLUMNS, rows)
+
+    def add_choices(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """What each client chose under a guard."""
+        self._add_rows(records.CHOICES, records.CHOICE_COLUMNS, rows)
+
+    def write_federation(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """What each client has, some clients at a time, for there may be many."""
+        some = iter(rows)
+        while block := list(islice(some, ROWS_AT_ONCE)):
+            self._add_rows(records.FEDERATION, records.FEDERATION_COLUMNS, block)
+
+    def _add_rows(self, file: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+        """As a gzip member of its own, so that each append is whole."""
         text = io.StringIO(newline="")
-        table = csv.DictWriter(text, records.VISIT_COLUMNS)
-        if not (self.path / records.VISITS).exists():
+        table = csv.DictWriter(text, columns)
+        if not (self.path / file).exists():
             table.writeheader()
         table.writerows(rows)
-        self._append(records.VISITS, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
+        self._append(file, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
 
     def save_state(self, shared: Params, states: States) -> None:
         """The parameters after a whole round."""

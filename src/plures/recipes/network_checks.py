@@ -16,13 +16,14 @@ from plures.core.program import Binding, Program
 from plures.core.seeds import global_draws
 from plures.core.types import CONSTANT_BUFFERS, Batch, travels
 from plures.data import Federation
+from plures.data.joining import Everyone
 from plures.stores.memory import MemoryStore
 
 CLIENTS_TRIED = 1000
 """Most clients whose own architectures are built and tried before a run."""
 
 
-def check_networks(program: Program, federation: Federation) -> None:
+def check_networks(program: Program, federation: Federation | Everyone) -> None:
     """Try each architecture once: does it take the data, give enough outputs, and fit the method?"""
     seen: set[Hashable] = set()
     for client in range(min(federation.num_clients, CLIENTS_TRIED)):
@@ -35,7 +36,7 @@ def check_networks(program: Program, federation: Federation) -> None:
     check_pairs(program, federation)
 
 
-def check_binding(program: Program, federation: Federation, client: int) -> None:
+def check_binding(program: Program, federation: Federation | Everyone, client: int) -> None:
     binding = program.binding(client)
     check_selected(program, binding)
     check_method(program, binding)
@@ -70,7 +71,7 @@ def check_moving_buffers(binding: Binding, batch: Batch) -> None:
             )
 
 
-def check_pairs(program: Program, federation: Federation) -> None:
+def check_pairs(program: Program, federation: Federation | Everyone) -> None:
     """Batch statistics need two examples: a phase whose every batch is one example would train nothing."""
     for client in range(min(federation.num_clients, CLIENTS_TRIED)):
         size = federation.num_examples(client)
@@ -151,7 +152,7 @@ def check_forward(binding: Binding, batch: Batch, client: str) -> torch.Tensor:
     return output
 
 
-def check_solvers(program: Program, federation: Federation, client: int, binding: Binding) -> None:
+def check_solvers(program: Program, federation: Federation | Everyone, client: int, binding: Binding) -> None:
     """Solvers that work only on some networks say so here."""
     server = Server(round=0, shared=program.initial_shared(), optimizer={})
     for phase in (*program.method.local, *program.method.adapt):

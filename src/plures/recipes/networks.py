@@ -14,6 +14,7 @@ from plures.core.program import Networks, OneNetwork
 from plures.core.seeds import global_draws
 from plures.core.types import PERSONAL, Params
 from plures.data import Federation
+from plures.data.joining import Everyone
 from plures.models import MODELS, with_own_heads
 from plures.parts import bottleneck_adapters, conv_adapters, head, input_dropout, lora
 from plures.recipes.experiment import Experiment, Model
@@ -29,7 +30,7 @@ ADAPTERS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_networks(
-    experiment: Experiment, method: Method, federation: Federation, weights: Params | None = None
+    experiment: Experiment, method: Method, federation: Federation | Everyone, weights: Params | None = None
 ) -> tuple[Networks, Matching | None]:
     """One network for all; with a personal head in local label spaces, heads of K_i classes."""
     table = experiment.model

@@ -9,28 +9,29 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plures.core.errors import InvalidConfig
 from plures.core.program import Program
 from plures.core.types import Params
-from plures.evaluate import Evaluation, Evaluator
-from plures.evaluate.metrics import with_metrics
+from plures.evaluate.guard import Fallback
 from plures.recipes.build import Built, build
 from plures.recipes.checks import check_run, check_weights_matter
 from plures.recipes.experiment import Experiment, PretrainTable
 from plures.recipes.folder import RunFolder
-from plures.recipes.recorder import all_summaries
+from plures.recipes.guarding import guarding_of
+from plures.recipes.looking import Looker, all_summaries, headline_of
+from plures.recipes.reloading import load_run, load_shared
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
 from plures.recipes.tuning import with_tuning
-from plures.recipes.warm_start import load_weights
 from plures.recipes.watching import Watcher
 from plures.report import records
 
 Run = Callable[..., RunResult]
+STAGE_A = "stage (a)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +52,12 @@ def run_pipeline(
     experiment: Experiment, run: Run, *, out: Path | None, title: str | None, watcher: Watcher | None
 ) -> RunResult:
     """All stages of an experiment with a [pipeline]; the result is that of the last."""
-    pipeline, stages, weights = experiment.pipeline, list[Stage](), None
+    pipeline, stages, weights, first = experiment.pipeline, list[Stage](), None, None
     assert pipeline is not None
     if pipeline.pretrain is not None:
         rehearse(experiment, pipeline.pretrain)
-        weights, stage = pretrained(experiment, pipeline.pretrain, run, out=out, watcher=watcher)
+        first, stage = pretrained(experiment, pipeline.pretrain, run, out=out, watcher=watcher)
+        weights = of_network(first.program, first.shared)
         stages.append(stage)
     elif experiment.rounds == 0:
         raise InvalidConfig(
@@ -63,12 +65,14 @@ def run_pipeline(
         )
     built = build(experiment, weights)
     built = replace(built, method=with_tuning(built, pipeline.tune, experiment.rounds))
-    result = run(built, experiment, out=out, title=title, watcher=watcher)
+    # What is guarded is the model that clients end with.
+    before = built if pipeline.tune is None else replace(built, plan=replace(built.plan, guard=None))
+    result = run(before, experiment, out=out, title=title, watcher=watcher, pretrained=first)
     if experiment.rounds:
         model = result.headline if pipeline.tune is None or result.headline == "global" else "personal"
         stages.append(stage_of("personal", result, model, stages))
     if pipeline.tune is not None:
-        result = tuned(result, built)
+        result = tuned(result, built, first)
         stages.append(stage_of("tune", result, "finetuned", stages))
     result = replace(result, stages=tuple(stages))
     if result.folder is not None:
@@ -95,27 +99,32 @@ def rehearse(experiment: Experiment, table: PretrainTable) -> None:
         built.plan,
         least_rounds=0,
         capacity=experiment.capacity,
+        newcomers=built.newcomers,
     )
     check_weights_matter(later, "[pipeline] pretrain")
+    first_model = Fallback(program=program, shared=program.initial_shared(), name=STAGE_A)
+    kind = headline_of(later) if experiment.pipeline.tune is None else "finetuned"
+    guarding_of(built.plan, later, built.federation, kind, pretrained=first_model, load=load_run)
 
 
 def pretrained(
     experiment: Experiment, table: PretrainTable, run: Run, *, out: Path | None, watcher: Watcher | None
-) -> tuple[Params, Stage]:
+) -> tuple[Fallback, Stage]:
     """Stage (a): trained now, or taken from an earlier run of the same configuration."""
     first = pretraining(experiment, table)
     built = build(first)
     program = make_program(built.method, built.networks, built.federation, seed=first.seed)
     folder = None if out is None else Path(kept_under(experiment)) / key_of(built)
     if folder is not None and is_finished(folder):
-        return of_network(program, load_weights(folder / records.SHARED)), kept_stage(folder)
+        return Fallback(program=program, shared=load_shared(folder, program), name=STAGE_A), kept_stage(folder)
     under_way = None if folder is None else folder.with_name(f"{folder.name}.{os.getpid()}")
     result = run(built, first, out=under_way, title=f"{table.method} (a)", watcher=watcher)
     if under_way is not None and folder is not None:
         shutil.rmtree(folder, ignore_errors=True)  # one that did not finish
         under_way.replace(folder)
         result = replace(result, folder=folder)
-    return of_network(program, result.server.shared), stage_of("pretrain", result, "global", [])
+    model = Fallback(program=program, shared=result.server.shared, name=STAGE_A)
+    return model, stage_of("pretrain", result, "global", [])
 
 
 def of_network(program: Program, shared: Params) -> Params:
@@ -137,6 +146,7 @@ def pretraining(experiment: Experiment, table: PretrainTable) -> Experiment:
             "model": experiment.model.model_copy(update={"adapters": None, "input_dropout": None}),
             "split": type(experiment.split)(buffers=experiment.split.buffers),
             "server": type(experiment.server)(),
+            "evaluation": experiment.evaluation.model_copy(update={"guard": False}),
             "capacity": None,  # the whole model is trained
             "pipeline": None,
             "out": None,
@@ -187,30 +197,30 @@ def stage_of(name: str, result: RunResult, model: str, before: list[Stage]) -> S
     )
 
 
-def tuned(result: RunResult, built: Built) -> RunResult:
+def tuned(result: RunResult, built: Built, first: Fallback | None) -> RunResult:
     """Stage (c): every client's model fine-tuned and scored; what moved is kept in tuned.safetensors."""
     kept: dict[int, Params] = {}
     moved = {part for phase in built.method.adapt for part in phase.moves}
+    plan = replace(built.plan, models=("finetuned",), diagnostics=False)
+    guarding = guarding_of(plan, result.program, result.federation, "finetuned", pretrained=first, load=load_run)
+    looker = Looker(result.program, result.federation, result.store, plan, guarding=guarding)
 
     def keep(client: int, params: Params) -> None:
         names = result.program.binding(client).names(*moved)
         kept[client] = {name: params[name] for name in names}
 
-    goal = with_metrics(result.federation.goal, built.plan.metrics)
-    evaluator = Evaluator(result.program, result.federation, result.store, goal)
-    found = evaluator.evaluate(result.server, ("finetuned",), built.plan.splits, on_tuned=keep)
+    found = looker.look(result.server, last=False, on_model=keep)
     if result.folder is not None:
         folder = RunFolder.reopened(result.folder)
-        folder.add_clients(result.server.round, found, client_names(result, found))
+        scored = {evaluation.name for evaluation in result.evaluations}
+        new = replace(found, evaluations=[e for e in found.evaluations if e.name not in scored])
+        new.write(folder, result.server.round, result.federation)
         folder.save_states(records.TUNED, kept.items())
+    others = [e for e in result.evaluations if e.model != "finetuned" or e.newcomers]
     return replace(
         result,
         headline="finetuned",
-        evaluations=[*(e for e in result.evaluations if e.model != "finetuned"), *found],
-        metrics=result.metrics | all_summaries(found),
+        evaluations=[*others, *found.evaluations],
+        metrics=result.metrics | all_summaries(found.evaluations),
+        guard=found.guard,
     )
-
-
-def client_names(result: RunResult, evaluations: list[Evaluation]) -> Mapping[int, str]:
-    clients = {score.client for evaluation in evaluations for score in evaluation.scores}
-    return {client: result.federation.name(client) for client in clients}

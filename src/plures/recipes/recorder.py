@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -13,11 +14,14 @@ from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.types import Params
 from plures.data import Federation
-from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
+from plures.data.joining import Everyone, everyone
+from plures.evaluate import ClientScore, Evaluation, SplitName, Summary
 from plures.evaluate.masks import mask_distances, used_masks
-from plures.evaluate.metrics import with_metrics
+from plures.recipes.census import census
 from plures.recipes.cost_book import CostBook
 from plures.recipes.folder import RunFolder, state_fingerprint
+from plures.recipes.guarding import Guarding
+from plures.recipes.looking import Look, Looker, all_summaries, headline_of
 from plures.recipes.note_book import NoteBook
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult, Status
@@ -47,16 +51,18 @@ class Recorder:
         rounds: int,
         facts: dict[str, Any],
         folder: RunFolder | None,
+        newcomers: Federation | None = None,
+        guarding: Guarding | None = None,
     ) -> None:
         self.program, self.federation, self.plan = program, federation, plan
+        self.clients: Federation | Everyone = everyone(federation, newcomers)
         self.headline = headline_of(program)
         self.title, self.rounds, self.facts, self.folder = title, rounds, facts, folder
         self.store = MemoryStore()
-        self.goal = with_metrics(federation.goal, plan.metrics)
-        self.evaluator = Evaluator(program, federation, self.store, self.goal)
-        self.models = plan.models or usual_models(program)
+        self.looker = Looker(program, federation, self.store, plan, newcomers=newcomers, guarding=guarding)
+        self.goal = self.looker.goal
         self.history: list[dict[str, Any]] = []
-        self.latest: list[Evaluation] = []
+        self.latest = Look()
         self.latest_round: int | None = None
         self.selected: Selected | None = None
         self.costs = CostBook(program)
@@ -65,14 +71,15 @@ class Recorder:
 
     @property
     def shown(self) -> str:
-        """The metric to look at while the run goes on."""
-        return f"{self.headline}/test/{self.goal.judged_by}"
+        """The metric to look at while the run goes on: on test data, if there is a look at them."""
+        split = "test" if "test" in self.plan.splits or not self.plan.splits else self.plan.splits[0]
+        return f"{self.headline}/{split}/{self.goal.judged_by}"
 
     def on_result(self, visit: Visit, result: Result) -> None:
         """Note what a client's visit cost and, if so planned, score it right after its training."""
         self.costs.add(visit, result, self.notes.of_visit(visit, result))
         if self.plan.post_local and self.is_evaluated(visit.round):
-            for split, score in self.evaluator.after_training(result, self.plan.splits).items():
+            for split, score in self.looker.evaluator.after_training(result, self.plan.splits).items():
                 self.after_training.setdefault(split, []).extend([] if score is None else [score])
 
     def is_evaluated(self, round: int) -> bool:
@@ -85,9 +92,9 @@ class Recorder:
         metrics: dict[str, Summary] = {}
         try:
             if self.is_evaluated(report.round):
-                metrics = self._evaluate(server)
+                metrics = self.look(server)
                 line["metrics"] = {name: asdict(summary) for name, summary in metrics.items()}
-                line |= self._mask_distances(server)
+                line |= self._mask_distances(server) | self.latest.notes()
         finally:  # the round is in force, whatever becomes of its evaluation
             self.history.append(line)
             if self.folder is not None:
@@ -95,23 +102,25 @@ class Recorder:
                 self.folder.add_visits(visits)
         return metrics
 
-    def look(self, server: Server) -> None:
-        """Evaluate without a round."""
-        self._evaluate(server)
-
-    def _evaluate(self, server: Server) -> dict[str, Summary]:
-        found = self.evaluator.evaluate(server, self.models, self.plan.splits)
+    def look(self, server: Server) -> dict[str, Summary]:
+        """Evaluate what there is now."""
+        found = self.looker.look(server, last=server.round == self.rounds)
         for split, scores in self.after_training.items():
-            found.append(Evaluation(model="post_local", split=split, scores=tuple(scores), sampled=True))
-        self.after_training, self.latest, self.latest_round = {}, found, server.round
-        metrics = all_summaries(found)
+            found.evaluations.append(Evaluation(model="post_local", split=split, scores=tuple(scores), sampled=True))
+        is_first, self.after_training = self.latest_round is None, {}
+        self.latest, self.latest_round = found, server.round
+        metrics = all_summaries(found.evaluations)
+        self._select(server.round, metrics)
+        if self.folder is not None:
+            if is_first:
+                self.folder.write_federation(census(self.clients, self.federation.num_clients))
+            found.write(self.folder, server.round, self.clients)
+        return metrics
+
+    def _select(self, round: int, metrics: dict[str, Summary]) -> None:
         validation = metrics.get(f"{self.headline}/validation/{self.goal.judged_by}")
         if validation is not None and self._is_better(validation.weighted):
-            self.selected = Selected(validation.weighted, server.round, metrics)
-        if self.folder is not None:
-            clients = {score.client for evaluation in found for score in evaluation.scores}
-            self.folder.add_clients(server.round, found, {client: self.federation.name(client) for client in clients})
-        return metrics
+            self.selected = Selected(validation.weighted, round, metrics)
 
     def _mask_distances(self, server: Server) -> dict[str, Any]:
         def masks_of(client: int) -> Params:
@@ -121,6 +130,8 @@ class Recorder:
         return {} if found is None else {"masks": found.as_json()}
 
     def _is_better(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
         if self.selected is None:
             return True
         return value > self.selected.value if self.goal.larger_is_better else value < self.selected.value
@@ -147,8 +158,9 @@ class Recorder:
             store=self.store,
             program=self.program,
             federation=self.federation,
-            evaluations=self.latest,
-            metrics=all_summaries(self.latest),
+            newcomers=self.looker.newcomers,
+            evaluations=self.latest.evaluations,
+            metrics=all_summaries(self.latest.evaluations),
             metrics_round=self.latest_round,
             selected_round=None if self.selected is None else self.selected.round,
             selected_by=f"{self.headline}/validation/{self.goal.judged_by}",
@@ -158,27 +170,11 @@ class Recorder:
             fingerprint={**self.federation.fingerprint(), "final_state": final_state},
             facts=self.facts | {"rounds_done": server.round},
             folder=None if self.folder is None else self.folder.path,
+            guard=self.latest.guard,
             rounds_to=milestones(
                 self.history, self.shown, self.plan.targets, smaller_is_better=not self.goal.larger_is_better
             ),
         )
-
-
-def headline_of(program: Program) -> ModelKind:
-    """The model a method is judged by; without a whole shared model, the client's own."""
-    judged_by = program.method.judged_by
-    if judged_by == "personal" and not program.method.stateful and program.method.adapt:
-        return "finetuned"  # what clients forget is nothing to judge them by
-    return "personal" if judged_by == "global" and not program.has_global_model() else judged_by
-
-
-def usual_models(program: Program) -> tuple[ModelKind, ...]:
-    whole: list[ModelKind] = ["global"] if program.has_global_model() else []
-    return tuple(dict.fromkeys([*whole, "personal", headline_of(program)]))
-
-
-def all_summaries(evaluations: Sequence[Evaluation]) -> dict[str, Summary]:
-    return {name: summary for evaluation in evaluations for name, summary in evaluation.summaries().items()}
 
 
 def status_of(trouble: BaseException | None) -> Status:

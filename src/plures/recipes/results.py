@@ -20,6 +20,19 @@ from plures.stores.memory import MemoryStore
 Status = Literal["finished", "interrupted", "diverged", "failed"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewcomerGap:
+    """How much worse clients fare that were never trained on; above 0 is worse, whatever the metric."""
+
+    clients: int
+    """How many newcomers there are."""
+    participants: str
+    newcomers: str
+    """The two metrics that are compared."""
+    weighted: float
+    mean: float
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
     """What a run found, and the models it ended with."""
@@ -33,6 +46,8 @@ class RunResult:
     store: MemoryStore
     program: Program
     federation: Federation
+    newcomers: Federation | None
+    """Clients that were never trained on."""
     evaluations: list[Evaluation]
     """Of the last evaluated round."""
     metrics: dict[str, Summary]
@@ -52,12 +67,34 @@ class RunResult:
     """In which round the metric it is judged by reached each target, and a share of its final value."""
     stages: tuple[Any, ...] = ()
     """Of a pipeline: what each stage came to."""
+    guard: dict[str, Any] = field(default_factory=dict)
+    """What clients chose between their own model and a shared one, if they were asked."""
 
-    def scores(self, model: ModelKind | None = None, split: SplitName = "test") -> tuple[ClientScore, ...]:
+    def scores(
+        self, model: ModelKind | None = None, split: SplitName = "test", *, newcomers: bool = False
+    ) -> tuple[ClientScore, ...]:
         """Client by client; by default the model that the method is judged by."""
-        wanted = (model or self.headline, split, False)
-        found = [e for e in self.evaluations if (e.model, e.split, e.sampled) == wanted]
+        usual: ModelKind = "finetuned" if newcomers and self.headline != "global" else self.headline
+        wanted = (model or usual, split, False, newcomers)
+        found = [e for e in self.evaluations if (e.model, e.split, e.sampled, e.newcomers) == wanted]
         return found[0].scores if found else ()
+
+    @property
+    def gap(self) -> NewcomerGap | None:
+        """How much worse newcomers fare than participants; None without newcomers, or before they were looked at."""
+        own = f"{self.headline}/test/{self.metric}"
+        theirs = f"newcomers/{'global' if self.headline == 'global' else 'finetuned'}/test/{self.metric}"
+        if self.newcomers is None or own not in self.metrics or theirs not in self.metrics:
+            return None
+        sign = 1 if self.federation.goal.larger_is_better else -1
+        first, second = self.metrics[own], self.metrics[theirs]
+        return NewcomerGap(
+            clients=self.newcomers.num_clients,
+            participants=own,
+            newcomers=theirs,
+            weighted=sign * (first.weighted - second.weighted),
+            mean=sign * (first.mean - second.mean),
+        )
 
     def personal_model(self, client: int | str, model: ModelKind | None = None) -> nn.Module:
         """A client's network as an ordinary module, ready to use: the model that the method is judged by.
@@ -103,6 +140,8 @@ class RunResult:
                 "metrics": {name: asdict(summary) for name, summary in self.selected_metrics.items()},
             },
             "rounds_to": self.rounds_to,
+            **({} if self.gap is None else {"newcomers": asdict(self.gap)}),
+            **({"guard": self.guard} if self.guard else {}),
             **({"stages": [asdict(stage) for stage in self.stages]} if self.stages else {}),
             "cost": self.cost,
             "fingerprint": self.fingerprint,

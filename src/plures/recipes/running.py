@@ -19,13 +19,17 @@ from plures.core.program import Networks, Program
 from plures.core.task import Loss
 from plures.core.wire import Wire
 from plures.data import Federation
+from plures.data.joining import everyone
 from plures.engines.sequential import Sequential
+from plures.evaluate.guard import Fallback
 from plures.methods import find_method
 from plures.models import AnyModel, as_networks
 from plures.participation import Sampler, as_sampler
 from plures.recipes.capacities import affordable
 from plures.recipes.checks import check_arguments, check_device, check_run
 from plures.recipes.folder import RunFolder
+from plures.recipes.guarding import LoadRun, guarding_of
+from plures.recipes.looking import headline_of
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.recorder import Recorder
 from plures.recipes.results import RunResult
@@ -48,6 +52,7 @@ def run(
     device: str = "cpu",
     loss: Loss | None = None,
     evaluation: EvaluationPlan | None = None,
+    newcomers: Federation | None = None,
     capacity: Any = None,
     wire: Wire | None = None,
     out: str | Path | None = None,
@@ -56,17 +61,20 @@ def run(
     watcher: Watcher | None = None,
     least_rounds: int = 1,
     notes: Mapping[str, Any] | None = None,
+    pretrained: Fallback | None = None,
+    load: LoadRun | None = None,
 ) -> RunResult:
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
     `model` is a module, a function that makes one (then its initial values follow `seed`), or a function from the
-    client's number to its module. `capacity` says what clients can afford: a number in the method's own unit, or a
-    table such as {"density": [0.5, 0.1]} (docs/capacity.md). `wire` carries what is sent, by default exactly.
-    `configuration` is kept beside the results.
+    client's number to its module. `newcomers` are never trained on; they are numbered after the federation's clients,
+    and the last round is evaluated on them apart. `capacity` says what clients can afford: a number in the method's own
+    unit, or a table such as {"density": [0.5, 0.1]} (docs/capacity.md). `wire` carries what is sent, by default
+    exactly. `configuration` is kept beside the results; `pretrained` is a shared model that a guard may fall back on.
     """
     if isinstance(method, str):
         method = find_method(method).make()
-    check_arguments(method, federation, evaluation, seed)
+    check_arguments(method, federation, newcomers, evaluation, seed)
     title = title or method.name
     if loss is not None and federation.goal.name == "regression":
         loss = without_broadcasting(loss)
@@ -74,9 +82,19 @@ def run(
     check_wire(wire)
     program = make_program(method, as_networks(model), federation, seed=seed, device=device, wire=wire, loss=loss)
     sampler, chosen, plan = as_sampler(cohort), find_engine(engine), evaluation or EvaluationPlan()
-    check_run(program, federation, sampler, rounds, plan, least_rounds=least_rounds, capacity=capacity)
+    check_run(
+        program,
+        federation,
+        sampler,
+        rounds,
+        plan,
+        least_rounds=least_rounds,
+        capacity=capacity,
+        newcomers=newcomers,
+    )
     if capacity is not None:
-        program.capacity_of = affordable(program, capacity, federation.num_clients)
+        program.capacity_of = affordable(program, capacity, everyone(federation, newcomers).num_clients)
+    guarding = guarding_of(plan, program, federation, headline_of(program), pretrained=pretrained, load=load)
     facts: dict[str, Any] = {
         "method": method.name,
         "seed": seed,
@@ -94,6 +112,8 @@ def run(
         rounds=rounds,
         facts=facts,
         folder=open_folder(out, configuration),
+        newcomers=newcomers,
+        guarding=guarding,
     )
     return play(recorder, sampler, chosen, watcher or Silence())
 

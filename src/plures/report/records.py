@@ -4,7 +4,9 @@ RUN/
   experiment.toml          the resolved configuration; running it again gives the same result
   rounds.jsonl             one line per round: cohort, losses, costs of the round, seconds since the start, and
                            metrics where the round was evaluated
+  federation.csv.gz        one row per client: examples, classes and labels; newcomers last
   clients.csv.gz           one row per client, evaluated round, model and split
+  choices.csv.gz           with a guard: one row per client and evaluated round: which model it chose, and why
   visits.csv.gz            one row per client and round it took part in: what it sent, computed, held and took
   shared.safetensors       the shared part after the last whole round
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
@@ -23,12 +25,32 @@ from typing import Any
 
 EXPERIMENT = "experiment.toml"
 ROUNDS = "rounds.jsonl"
+FEDERATION = "federation.csv.gz"
 CLIENTS = "clients.csv.gz"
+CHOICES = "choices.csv.gz"
 VISITS = "visits.csv.gz"
 SHARED = "shared.safetensors"
 PERSONAL = "personal.safetensors"
 TUNED = "tuned.safetensors"
 RESULT = "result.json"
+STUDY = "study.json"
+"""In a folder of several runs: the label, seed and folder of each."""
+
+FEDERATION_COLUMNS = (
+    "client",
+    "name",
+    "role",
+    "train",
+    "validation",
+    "test",
+    "classes",
+    "train_labels",
+    "test_labels",
+)
+"""`role` is participant or newcomer, `classes` of the training data, and labels with their examples are JSON."""
+
+CHOICE_COLUMNS = ("round", "client", "name", "chosen", "evidence")
+"""`chosen` is the client's own kind of model or "shared"; `evidence` counts standard errors: of no data, nothing."""
 
 CLIENT_COLUMNS = ("round", "client", "name", "model", "split", "examples")
 """Then the metrics of the run: accuracy and loss, or others."""
@@ -78,6 +100,16 @@ def read_rounds(folder: Path) -> list[dict[str, Any]]:
 def read_clients(folder: Path) -> Iterator[dict[str, str]]:
     """The rows of the per-client file, one at a time."""
     return read_rows(folder / CLIENTS)
+
+
+def read_federation(folder: Path) -> Iterator[dict[str, str]]:
+    """What each client has, one at a time."""
+    return read_rows(folder / FEDERATION)
+
+
+def read_choices(folder: Path) -> Iterator[dict[str, str]]:
+    """What clients chose under a guard, one at a time."""
+    return read_rows(folder / CHOICES)
 
 
 def read_visits(folder: Path) -> Iterator[dict[str, str]]:

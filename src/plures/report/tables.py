@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
+
+from plures.report.scales import in_percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +65,26 @@ def comparison_table(rows: Sequence[Row], *, caption: str | None = None) -> Tabl
 
 
 def metrics_table(metrics: Mapping[str, Mapping[str, float]]) -> Table:
-    """Every metric of one run with its numbers over clients."""
+    """Every metric of one run with its numbers over clients, under the model and split that it is of."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("metric", no_wrap=True)
+    table.add_column("model, split and metric", no_wrap=True)
+    keys = ("weighted", "mean", "std", "bottom_decile", "worst")
     for heading in ("weighted", "mean", "std", "decile", "worst"):
         table.add_column(heading, justify="right", no_wrap=True)
+    above = ""
     for name, numbers in metrics.items():
-        show = percent if name.endswith("accuracy") else four_digits
-        keys = ("weighted", "mean", "std", "bottom_decile", "worst")
-        table.add_row(name, *(show(numbers[key]) for key in keys))
+        of, _, metric = name.rpartition("/")
+        if is_missing(numbers["weighted"]):
+            continue  # no client has it, such as an AUC where all have one class
+        if of != above:
+            table.add_row(f"[bold]{of}[/bold]")
+            above = of
+        table.add_row(f"  {metric}", *(score(numbers[key], metric) for key in keys))
     return table
+
+
+def is_missing(value: float | None) -> bool:
+    return value is None or math.isnan(value)
 
 
 def stages_table(stages: Sequence[Mapping[str, Any]]) -> Table:
@@ -82,16 +95,22 @@ def stages_table(stages: Sequence[Mapping[str, Any]]) -> Table:
     for heading in ("value", "gain"):
         table.add_column(heading, justify="right", no_wrap=True)
     for stage in stages:
-        show = percent if stage["metric"].endswith("accuracy") else four_digits
         gain, name = stage["gain"], stage["stage"] + (" (kept)" if stage["reused"] else "")
-        value = "-" if stage["value"] is None else show(stage["value"])
-        table.add_row(name, str(stage["rounds"]), stage["metric"], value, "" if gain is None else signed(show(gain)))
+        value, change = (score(number, stage["metric"]) for number in (stage["value"], gain))
+        table.add_row(name, str(stage["rounds"]), stage["metric"], value, "" if gain is None else signed(change))
     return table
 
 
-def score(value: float, metric: str) -> str:
-    """A number as its metric is read: accuracies in percent."""
-    return percent(value) if metric == "accuracy" else four_digits(value)
+def score(value: float | None, metric: str) -> str:
+    """A number as its metric is read: accuracies and shares in percent; where there is none, a dash."""
+    if value is None or math.isnan(value):
+        return "-"
+    return percent(value) if in_percent(metric) else four_digits(value)
+
+
+def points(value: float, metric: str) -> str:
+    """A difference as its metric is read: those of percentages are points."""
+    return f"{100 * value:.1f} points" if in_percent(metric) else four_digits(value)
 
 
 def signed(text: str) -> str:

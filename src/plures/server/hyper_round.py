@@ -1,4 +1,4 @@
-"""The round of a hypernetwork: what clients upload moves it, and their embeddings with it."""
+"""The round of a hypernetwork: what clients upload moves it, and their embeddings; of newcomers, these alone."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from plures.core.adapting import Newcomer
+from plures.core.client import arrival
 from plures.core.clipping import clip_by_norm
 from plures.core.context import RoundContext, RoundOutcome, Server
 from plures.core.gather import Arrival, Gathering
 from plures.core.method import Optimizer, OptimizerState, Upload, Visit
-from plures.core.rates import check_positive
+from plures.core.rates import check_count, check_positive
 from plures.core.round import server_rules
 from plures.core.seeds import generator
 from plures.core.sums import Sum, accumulate, empty_sum
 from plures.core.types import Params
-from plures.server.hypernetwork import EMBEDDING, MEAN, generated, memory_name, pulled_back
+from plures.server.hypernetwork import EMBEDDING, MEAN, generated, memory_name, pulled_back, pulled_to_embedding
 
-__all__ = ["HyperRound"]
+__all__ = ["EmbeddingSteps", "HyperRound"]
 
 States = Mapping[int, Params]
 """What clients keep, by their numbers."""
@@ -65,8 +67,8 @@ class HyperRound:
         ((part, rule, names),) = server_rules(context.program)
         hyper = {name: server.shared[name] for name in names}
         memory = server.optimizer[part] if part in server.optimizer else rule.init(hyper)
-        clipped = grads if self.clip_norm is None else clip_by_norm(grads, self.clip_norm)
-        hyper, memory, moved = joint_step(rule, rule.lr(context.round), clipped, hyper, memory, states)
+        limited = within(grads, self.clip_norm)
+        hyper, memory, moved = joint_step(rule, rule.lr(context.round), limited, hyper, memory, states)
         changes = [moved[client][EMBEDDING] - states[client][EMBEDDING] for client in states]
         mean = server.shared[MEAN] + torch.stack(changes).sum(dim=0) / context.population.num_clients
         return replace(server, shared=server.shared | hyper | {MEAN: mean}, optimizer={part: memory}), moved
@@ -112,6 +114,10 @@ def mean_gradient(shared: Params, arrivals: Iterable[Arrival], num_clients: int)
     return total
 
 
+def within(grads: Params, limit: float | None) -> Params:
+    return grads if limit is None else clip_by_norm(grads, limit)
+
+
 def joint_step(
     rule: Optimizer, lr: float, grads: Params, hyper: Params, memory: OptimizerState, states: States
 ) -> tuple[Params, OptimizerState, dict[int, Params]]:
@@ -133,6 +139,38 @@ def taken(client: int, new: Params, now: OptimizerState) -> Params:
 def without_seats(values: Params, states: States) -> Params:
     seats = {seat(client) for client in states}
     return {name: value for name, value in values.items() if name not in seats}
+
+
+# Newcomers
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSteps:
+    """How a newcomer gets its model: an embedding learns from visits, and the hypernetwork makes the model of it."""
+
+    count: int
+    clip_norm: float | None = None
+    """Largest norm of the embedding's gradient."""
+
+    def __post_init__(self) -> None:
+        check_count("the number of steps of a newcomer's embedding", self.count)
+
+    def __call__(self, newcomer: Newcomer) -> Params:
+        ((_, rule, _),) = server_rules(newcomer.program)
+        state, memory = newcomer.state(), rule.init({})
+        for round in range(1, self.count + 1):
+            state, memory = self.stepped(newcomer, rule, round, state, memory)
+        return arrival(newcomer.program.binding(newcomer.client), newcomer.visit(state))
+
+    def stepped(
+        self, newcomer: Newcomer, rule: Optimizer, round: int, state: Params, memory: OptimizerState
+    ) -> tuple[Params, OptimizerState]:
+        """One visit and one step; whatever counts steps counts those of the newcomer."""
+        visit, result = newcomer.work(state, round)
+        pulled = pulled_to_embedding(newcomer.server.shared, state[EMBEDDING], result.upload.values)
+        grads = within({seat(visit.client): pulled}, self.clip_norm)
+        _, memory, moved = joint_step(rule, rule.lr(round), grads, {}, memory, {visit.client: result.state})
+        return moved[visit.client], memory
 
 
 # Running statistics

@@ -139,7 +139,17 @@ def own_model(shared: Params, known: Params) -> Parcel:
 def pulled_back(shared: Params, embedding: Tensor, upload: Params) -> Params:
     """The upload as a gradient of a client's model, carried on to the hypernetwork and the client's embedding."""
     hyper = {name: value for name, value in shared.items() if name.startswith((BODY, HEADS))}
-    leaves = {name: value.detach().requires_grad_() for name, value in (hyper | {EMBEDDING: embedding}).items()}
+    return pulled_to(hyper | {EMBEDDING: embedding}, shared, upload)
+
+
+def pulled_to_embedding(shared: Params, embedding: Tensor, upload: Params) -> Tensor:
+    """The upload as a gradient by the embedding alone, the hypernetwork held still."""
+    return pulled_to({EMBEDDING: embedding}, shared, upload)[EMBEDDING]
+
+
+def pulled_to(point: Params, shared: Params, upload: Params) -> Params:
+    """The upload as a gradient of what is made at that point, by all that the point names; an embedding is among it."""
+    leaves = {name: value.detach().requires_grad_() for name, value in point.items()}
     model = generated(shared | leaves, leaves[EMBEDDING])
     grads = torch.autograd.grad(list(model.values()), list(leaves.values()), [upload[name] for name in model])
     return dict(zip(leaves, grads, strict=True))

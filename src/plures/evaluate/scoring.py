@@ -1,0 +1,128 @@
+"""From a model and a client's examples to the client's numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from plures.core.context import Population
+from plures.core.goals import Goal
+from plures.core.method import View, own_parameters
+from plures.core.program import Program
+from plures.core.types import RESET_BUFFERS, Batch, Params, is_constant
+from plures.evaluate.buffers import estimated_buffers
+from plures.evaluate.forgetting import forgetting
+from plures.evaluate.scores import SMALLER_IS_BETTER, ClientScore, SplitName
+
+EXAMPLES_AT_ONCE = 4096
+"""Most examples in one pass; clients that share weights are put together up to it."""
+
+
+class HasSplits(Protocol):
+    @property
+    def train(self) -> Batch: ...
+
+    @property
+    def splits(self) -> Mapping[str, Batch]: ...
+
+    @property
+    def targets(self) -> Mapping[str, Tensor]: ...
+
+
+class Clients(Population, Protocol):
+    """What evaluation needs of a federation: the splits of each client."""
+
+    def client(self, client: int) -> HasSplits: ...
+
+
+class Answers(NamedTuple):
+    """What a model says to a client's examples, and what is right."""
+
+    output: Tensor
+    targets: Tensor
+
+
+class Scorer:
+    """Puts models to clients' examples."""
+
+    def __init__(self, program: Program, clients: Clients, goal: Goal, *, forgetting: bool = False) -> None:
+        self.program, self.clients, self.goal = program, clients, goal
+        self.forgetting = forgetting
+        """Whether accuracy is also told apart for classes that the client has trained on and others."""
+
+    def whole(self, client: int, params: Params, view: View) -> Params:
+        """Parameters with the running statistics that a client has to estimate, if it is so agreed."""
+        binding = self.program.binding(client)
+        if RESET_BUFFERS not in binding.parts.values():
+            return params
+        return params | estimated_buffers(binding, params, view, self.clients.client(client).train)
+
+    def shared_model(self, client: int, shared: Params) -> Params:
+        """The global model as this client has it."""
+        return self.whole(client, self.program.binding(client).picked(is_constant) | shared, own_parameters)
+
+    def answers(self, client: int, params: Params, split: SplitName, view: View) -> Answers | None:
+        """None where there is nothing to be scored."""
+        batch = self.program.binding(client).task.place(self.clients.client(client).splits[split])
+        if batch.num_examples == 0 or self.goal.count(batch.targets) == 0:
+            return None
+        parts = torch.split(batch.inputs, EXAMPLES_AT_ONCE)
+        return Answers(torch.cat([self._output(client, params, some, view) for some in parts]), batch.targets)
+
+    def score(self, client: int, params: Params, split: SplitName, view: View) -> ClientScore | None:
+        answers = self.answers(client, params, split, view)
+        return None if answers is None else self._scored(client, answers)
+
+    def score_together(self, shared: Params, numbers: Sequence[int], split: SplitName) -> Iterator[ClientScore]:
+        """The global model on many clients, as many in one pass as fit."""
+        params = self.program.binding(0).picked(is_constant) | shared
+        for group in self._groups(numbers, split):
+            yield from self._score_group(params, group)
+
+    def _groups(self, numbers: Sequence[int], split: SplitName) -> Iterator[list[tuple[int, Batch]]]:
+        group: list[tuple[int, Batch]] = []
+        total = 0
+        for client in numbers:
+            batch = self.clients.client(client).splits[split]
+            if group and total + batch.num_examples > EXAMPLES_AT_ONCE:
+                yield group
+                group, total = [], 0
+            if batch.num_examples:
+                group.append((client, batch))
+                total += batch.num_examples
+        if group:
+            yield group
+
+    def _score_group(self, params: Params, group: list[tuple[int, Batch]]) -> Iterator[ClientScore]:
+        first, task = group[0][0], self.program.binding(group[0][0]).task
+        inputs = torch.cat([batch.inputs for _, batch in group])
+        batch = task.place(Batch(inputs, torch.cat([batch.targets for _, batch in group])))
+        sizes = [part.num_examples for _, part in group]
+        outputs = torch.split(self._output(first, params, batch.inputs, own_parameters), sizes)
+        for (client, _), *own in zip(group, outputs, torch.split(batch.targets, sizes), strict=True):
+            if self.goal.count(own[1]):
+                yield self._scored(client, Answers(*own))
+
+    def _output(self, client: int, params: Params, inputs: Tensor, view: View) -> Tensor:
+        task = self.program.binding(client).task
+        task.train(False)
+        with torch.inference_mode():
+            return task.output(view(params, inputs), inputs)
+
+    def _scored(self, client: int, answers: Answers) -> ClientScore:
+        with torch.inference_mode():
+            values = {name: metric(*answers) for name, metric in self.goal.metrics.items()}
+            values["loss"] = float(self.program.loss(*answers))
+            values = {name: counted(name, value) for name, value in values.items()}
+            if self.forgetting:
+                values |= forgetting(*answers, self.clients.client(client).targets["train"])
+            return ClientScore(client=client, examples=self.goal.count(answers.targets), values=values)
+
+
+def counted(metric: str, value: float) -> float:
+    """An error that is no number is the worst there is: a model that overflows does not drop out of the mean."""
+    return math.inf if math.isnan(value) and metric in SMALLER_IS_BETTER else value

@@ -1,0 +1,124 @@
+"""Several runs meant to be compared: one experiment under several seeds, other methods beside it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plures.core.errors import InvalidConfig, InvalidInput
+from plures.recipes.build import build, named_method
+from plures.recipes.checks import check_run
+from plures.recipes.experiment import Experiment
+from plures.recipes.folder import as_json_text, make_empty_folder
+from plures.recipes.results import RunResult
+from plures.recipes.running import make_program
+from plures.recipes.watching import Watcher
+from plures.report import records
+
+COMMON_OPTIONS = ("lr", "budget", "clip_norm")
+"""What local work is like, in words that mean the same for all methods that have them."""
+
+
+class Member(NamedTuple):
+    """One run of a study."""
+
+    label: str
+    seed: int
+    folder: str
+    """Below the study's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Where the runs of a study are."""
+
+    folder: Path
+    members: tuple[Member, ...]
+
+
+def run_members(
+    experiment: Experiment,
+    run: Callable[..., RunResult],
+    *,
+    out: Path,
+    seeds: Sequence[int],
+    beside: Sequence[str] = (),
+    watcher: Watcher | None = None,
+) -> Study:
+    """Run the experiment and the methods beside it under every seed; what has finished is told in study.json."""
+    check_seeds(seeds)
+    wanted = {experiment.method.rpartition(":")[2]: experiment}
+    wanted |= {method: beside_of(experiment, method) for method in beside if method not in wanted}
+    for label, one in wanted.items():
+        check_ahead(label, one)
+    make_empty_folder(out)
+    members: list[Member] = []
+    for seed in seeds:
+        for label, one in wanted.items():
+            member = Member(label, seed, f"{label}/seed-{seed}")
+            title = label if len(seeds) == 1 else f"{label} {seed}"
+            run(one.model_copy(update={"seed": seed}), out=out / member.folder, title=title, watcher=watcher)
+            members.append(member)
+            told = {"runs": [member._asdict() for member in members]}
+            (out / records.STUDY).write_text(as_json_text(told, indent=2) + "\n", encoding="utf-8")
+    return Study(folder=out, members=tuple(members))
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InvalidConfig(f"seeds = {list(seeds)}: give one or more, each once.")
+
+
+def beside_of(experiment: Experiment, method: str) -> Experiment:
+    """The same data, network, cohorts and number of rounds for another method.
+
+    It takes over what local work is like; all else is its own default. Where the experiment has a stage before its
+    rounds, those count too, and the network has no adapters.
+    """
+    known = inspect.signature(named_method(method).make).parameters
+    given = {name: value for name, value in experiment.method_options.items() if name in COMMON_OPTIONS}
+    pretrain = None if experiment.pipeline is None else experiment.pipeline.pretrain
+    changes: dict[str, Any] = {
+        "method": method,
+        "rounds": experiment.rounds + (0 if pretrain is None else pretrain.rounds),
+        "method_options": {name: value for name, value in given.items() if name in known},
+        "model": experiment.model.model_copy(update={"adapters": None, "input_dropout": None}),
+        "split": type(experiment.split)(
+            personal=experiment.split.personal if needs_a_part(known) else None,
+            buffers=experiment.split.buffers if "buffers" in known else None,
+        ),
+        "server": type(experiment.server)(),
+        "evaluation": experiment.evaluation.model_copy(
+            update={"guard": False, "models": "all" if experiment.evaluation.models == "all" else None}
+        ),
+        "capacity": None,
+        "pipeline": None,
+        "out": None,
+    }
+    return experiment.model_copy(update=changes)
+
+
+def needs_a_part(options: Any) -> bool:
+    """Whether a method is about some part of the network, and not about all of it unless told so."""
+    return "personal" in options and options["personal"].default is not None
+
+
+def check_ahead(label: str, experiment: Experiment) -> None:
+    """Find what is wrong with a run before any other has begun; a pipeline looks ahead by itself."""
+    try:
+        built = build(experiment)
+        if experiment.pipeline is None:
+            check_run(
+                make_program(built.method, built.networks, built.federation, seed=experiment.seed),
+                built.federation,
+                built.sampler,
+                experiment.rounds,
+                built.plan,
+                capacity=experiment.capacity,
+                newcomers=built.newcomers,
+            )
+    except InvalidInput as error:
+        raise type(error)([f"{label}: {problem}" for problem in error.problems]) from error

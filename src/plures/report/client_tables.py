@@ -1,0 +1,106 @@
+"""The clients of one label for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from plures.report.clients import ClientReport, ClientRow, Order, Overview
+from plures.report.pairing import ClientDeltas
+from plures.report.scales import SMALLER_IS_BETTER, Digits, digits_of, in_percent
+
+MOST_ROWS = 30
+"""Without a wish: half of them the worst, half the best."""
+SHORT = {"seen_accuracy": "seen", "unseen_accuracy": "unseen", "unseen_share": "share"}
+
+
+def shown_rows(order: Order, worst: int | None) -> tuple[list[ClientRow], list[ClientRow]]:
+    """The first and the last rows that are shown; those between are not."""
+    rows, half = [*order.known, *order.unknown], MOST_ROWS // 2
+    if worst is not None:
+        return rows[:worst], []
+    if len(rows) <= MOST_ROWS:
+        return rows, []
+    if len(order.known) <= MOST_ROWS:
+        return rows[:MOST_ROWS], []
+    return rows[:half], order.known[-half:]
+
+
+def clients_table(report: ClientReport, first: Sequence[ClientRow], last: Sequence[ClientRow] = ()) -> Table:
+    """Two groups of rows, with a gap where rows are left out."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("client", overflow="fold", min_width=6)
+    recorded = any(row.member is not None for row in report.rows)
+    for heading in headings(report, recorded):
+        table.add_column(heading, justify="right", no_wrap=True)
+    digits = digits_by_metric(report)
+    for row in first:
+        table.add_row(Text(row.name), *cells(report, row, digits, recorded))
+    if last:
+        table.add_row("...")
+    for row in last:
+        table.add_row(Text(row.name), *cells(report, row, digits, recorded))
+    return table
+
+
+def headings(report: ClientReport, recorded: bool) -> list[str]:
+    facts = ["train", "test", "classes"] if recorded else [f"{report.split} items"]
+    metrics = [SHORT.get(name, name) for name in report.rows[0].values]
+    return [*facts, *metrics, *([] if report.reference is None else ["delta"])]
+
+
+def digits_by_metric(report: ClientReport) -> dict[str, Digits]:
+    return {name: digits_of(name, [row.values[name] for row in report.rows]) for name in report.rows[0].values}
+
+
+def cells(report: ClientReport, row: ClientRow, digits: Mapping[str, Digits], recorded: bool) -> list[str]:
+    facts = member_cells(row) if recorded else [str(row.examples)]
+    delta = [] if report.reference is None else [digits[report.metric].signed(row.delta)]
+    return [*facts, *(digits[name].plain(value) for name, value in row.values.items()), *delta]
+
+
+def member_cells(row: ClientRow) -> list[str]:
+    if row.member is None:
+        return ["-", "-", "-"]
+    classes = "-" if row.member.classes is None else str(row.member.classes)
+    return [str(row.member.train), str(row.member.test), classes]
+
+
+def summary_lines(report: ClientReport) -> list[str]:
+    """What the table comes to, over all clients."""
+    lines, digits = [title(report)], digits_by_metric(report)[report.metric]
+    if report.overview is not None:
+        lines.append(overview_line(report.overview, digits))
+    lines += [deltas_line(report, split, deltas, digits) for split, deltas in report.deltas.items()]
+    if report.without:
+        lines.append(f"Not in the table, without {report.split} examples: {report.without}")
+    return lines
+
+
+def overview_line(found: Overview, digits: Digits) -> str:
+    show = digits.plain
+    quartiles = " ".join(map(show, (found.lower_quartile, found.median, found.upper_quartile)))
+    return (
+        f"{found.clients} clients: worst {show(found.worst)}, bottom decile {show(found.bottom_decile)}, quartiles "
+        f"{quartiles}, best {show(found.best)}; mean {show(found.mean)}, std {show(found.std)} (ddof 0)"
+    )
+
+
+def title(report: ClientReport) -> str:
+    seeds = f"mean of {len(report.seeds)} seeds" if len(report.seeds) > 1 else f"seed {report.seeds[0]}"
+    better = ", smaller is better" if report.metric in SMALLER_IS_BETTER else ""
+    scale = ", percent" if in_percent(report.metric) else ""
+    whose, _, model = report.model.rpartition("/")
+    what = f"{report.metric} of the {model} model{f' of {whose}' if whose else ''} on {report.split} examples"
+    return f"{report.label}: {what}, {seeds}{scale}{better}"
+
+
+def deltas_line(report: ClientReport, split: str, deltas: ClientDeltas, digits: Digits) -> str:
+    quartiles = (deltas.min, deltas.lower_quartile, deltas.median, deltas.upper_quartile, deltas.max)
+    mixed = f" ({deltas.sign_changes} change with the seed)" if len(report.paired_seeds) > 1 else ""
+    return (
+        f"{split} against {report.reference}: {deltas.helped} helped, {deltas.hurt} hurt, {deltas.same} same{mixed}; "
+        f"min, quartiles, max of delta {' '.join(map(digits.signed, quartiles))}"
+    )

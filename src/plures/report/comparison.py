@@ -1,0 +1,130 @@
+"""What a comparison of labels tells, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plures.report.bootstrap import Interval
+from plures.report.pairing import ClientDeltas
+from plures.report.scales import SMALLER_IS_BETTER, direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverSeeds:
+    """One number of several runs."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def std(self) -> float:
+        """Divided by their number (ddof 0)."""
+        return float(np.std(self.values))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"mean": self.mean, "std": self.std, "values": list(self.values)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A metric over clients, of one round of each run."""
+
+    weighted: OverSeeds | None
+    bottom_decile: OverSeeds | None
+    worst: OverSeeds | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: None if found is None else found.as_json() for name, found in vars(self).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A label minus the reference, on the same seeds and clients."""
+
+    seeds: tuple[int, ...]
+    clients: int
+    left_out: int
+    per_seed: OverSeeds
+    interval: Interval
+    deltas: Mapping[str, ClientDeltas]
+    """By split, those that both sides have."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "seeds": list(self.seeds),
+            "pairs": len(self.seeds),
+            "clients": self.clients,
+            "left_out": self.left_out,
+            "per_seed": self.per_seed.as_json(),
+            "interval": self.interval.as_json(),
+            "deltas": {split: deltas.as_json() for split, deltas in self.deltas.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedLabel:
+    """One row of a comparison."""
+
+    label: str
+    method: str
+    model: str
+    seeds: tuple[int, ...]
+    last: Standing
+    selected: Standing
+    """In the rounds that are best on validation data."""
+    selected_rounds: tuple[int | None, ...]
+    difference: Difference | None
+    """None for the reference itself, and where there is no pair."""
+    relative_rounds: float | None
+    num_bytes: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "method": self.method,
+            "model": self.model,
+            "seeds": list(self.seeds),
+            "last": self.last.as_json(),
+            "selected": self.selected.as_json() | {"rounds": list(self.selected_rounds)},
+            "difference": None if self.difference is None else self.difference.as_json(),
+            "relative_rounds": self.relative_rounds,
+            "bytes": self.num_bytes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyComparison:
+    """All labels against one reference."""
+
+    metric: str
+    split: str
+    reference: str
+    finished: bool
+    rows: tuple[ComparedLabel, ...]
+
+    def best(self) -> set[str]:
+        """The best label, and those whose mean plus or minus std overlaps with its own."""
+        found = {row.label: row.last.weighted for row in self.rows if row.last.weighted is not None}
+        if not found:
+            return set()
+        top = max(found.values(), key=lambda one: direction(self.metric) * one.mean)
+        return {label for label, one in found.items() if abs(one.mean - top.mean) <= one.std + top.std}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "split": self.split,
+            "smaller_is_better": self.metric in SMALLER_IS_BETTER,
+            "ddof": 0,
+            "reference": self.reference,
+            "finished": self.finished,
+            "best": [row.label for row in self.rows if row.label in self.best()],
+            "labels": [row.as_json() for row in self.rows],
+        }

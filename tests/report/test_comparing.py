@@ -1,0 +1,156 @@
+"""Numbers over seeds and against a reference, from folders written by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plures.core.errors import InvalidConfig
+from plures.report.comparing import Asked, compare_series
+from plures.report.references import read_with_reference
+from tests.report.run_folders import write_run
+
+
+def comparison(*folders, against=None, **asked):
+    return compare_series(*read_with_reference(folders, against), Asked(**asked))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two methods, two seeds, three clients with 10, 20 and 10 examples."""
+    found = []
+    for seed, shift in ((0, 0.0), (1, 0.1)):
+        mine = {"personal/test": [0.6 + shift, 0.5, 0.4], "personal/train": [0.9, 0.9, 0.9], "global/test": [0.0] * 3}
+        theirs = {"global/test": [0.5, 0.5, 0.5], "personal/test": [0.5] * 3}
+        sizes = [10, 20, 10]
+        found.append(write_run(tmp_path / f"a{seed}", mine, method="fedalt", seed=seed, examples=sizes))
+        reference = write_run(tmp_path / f"b{seed}", theirs, seed=seed, headline="global", examples=sizes)
+        found.append(reference)
+    return found
+
+
+def test_mean_and_std_are_over_seeds_with_ddof_0(runs):
+    """Pooled: (6 + 10 + 4) / 40 = 0.5 and (7 + 10 + 4) / 40 = 0.525; mean 0.5125, std 0.0125."""
+    own, reference = comparison(*runs).rows
+
+    assert (own.last.weighted.mean, own.last.weighted.std) == pytest.approx((0.5125, 0.0125))
+    assert own.last.weighted.values == pytest.approx((0.5, 0.525))
+    assert (own.last.bottom_decile.mean, own.last.worst.mean) == (0.4, 0.4)
+    assert (own.model, reference.model) == ("personal", "global")
+    assert (own.seeds, own.num_bytes, own.selected_rounds) == ((0, 1), 1500.0, (5, 5))
+
+
+def test_differences_are_paired_by_seed(runs):
+    found = comparison(*runs)
+    own, reference = found.rows
+
+    assert found.reference == "fedavg"
+    assert own.difference.per_seed.values == pytest.approx((0.0, 0.025))
+    assert own.difference.per_seed.std == pytest.approx(0.0125)
+    assert own.difference.interval.low <= 0.0125 <= own.difference.interval.high
+    assert (own.difference.seeds, own.difference.clients) == ((0, 1), 3)
+    assert reference.difference is None
+    assert own.relative_rounds == reference.relative_rounds == 1.0
+
+
+def test_what_becomes_of_clients_is_told_of_splits_that_both_have(runs):
+    deltas = comparison(*runs).rows[0].difference.deltas
+
+    assert list(deltas) == ["test"]
+    assert (deltas["test"].helped, deltas["test"].hurt, deltas["test"].same) == (1, 1, 1)
+
+
+def test_another_model_may_be_compared(runs):
+    own, _ = comparison(*runs, model="global").rows
+
+    assert own.model == "global"
+    assert own.difference.per_seed.mean == -0.5
+
+
+def test_a_label_without_the_model_has_empty_places(runs, tmp_path):
+    bare = write_run(tmp_path / "bare", {"personal/test": [0.1] * 3}, method="local")
+
+    row = comparison(*runs, bare, model="global").rows[-1]
+
+    assert (row.label, row.last.weighted, row.difference) == ("local", None, None)
+    with pytest.raises(InvalidConfig, match=r"no scores finetuned/test/accuracy.*personal, global"):
+        comparison(*runs, model="finetuned")
+
+
+def test_newcomers_are_compared_only_among_themselves(tmp_path):
+    mine = {"personal/test": [0.9], "newcomers/finetuned/test": [0.6, 0.8]}
+    theirs = {"global/test": [0.1], "newcomers/global/test": [0.5, 0.5], "newcomers/finetuned/test": [0.0, 0.0]}
+    runs = [write_run(tmp_path / "a", mine, method="fedalt", examples=[10, 10])]
+    runs.append(write_run(tmp_path / "b", theirs, headline="global", examples=[10, 10]))
+
+    assert comparison(*runs).rows[0].difference.clients == 1
+    own, reference = comparison(*runs, newcomers=True).rows
+    assert (own.model, reference.model) == ("newcomers/finetuned", "newcomers/global")
+    assert own.difference.per_seed.mean == pytest.approx(0.2)
+    assert own.difference.clients == 2
+
+
+def test_rounds_of_another_model_are_read_from_the_rounds(runs):
+    """The share is had in round 2 of 5 by fedalt and in round 5 by fedavg."""
+    lines = [
+        {"round": round, "metrics": {"personal/test/accuracy": {"weighted": value}}}
+        for round, value in ((1, 0.1), (2, 0.42), (5, 0.5))
+    ]
+    for folder in (runs[0], runs[2]):
+        (folder / "rounds.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result["rounds_to"]["metric"] = "global/test/accuracy"
+        (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+    assert comparison(*runs, model="personal").rows[0].relative_rounds == pytest.approx(0.4)
+
+
+def test_without_a_common_seed_there_is_no_difference(runs):
+    own, reference = comparison(runs[0], runs[3]).rows
+
+    assert (own.difference, own.relative_rounds) == (None, None)
+    assert reference.relative_rounds == 1.0
+
+
+def test_a_smaller_error_is_the_best_and_pooled_as_squares(tmp_path):
+    """RMSEs of 3 and 4 pool to sqrt(12.5), of 2 and 2 to 2."""
+    one = write_run(tmp_path / "a", {"personal/test": [3.0, 4.0]}, metric="rmse")
+    two = write_run(tmp_path / "b", {"personal/test": [2.0, 2.0]}, metric="rmse", method="local")
+
+    found = comparison(one, two)
+
+    assert found.best() == {"local"}
+    assert found.rows[1].difference.per_seed.mean == pytest.approx(2 - 12.5**0.5)
+    assert found.rows[1].difference.deltas["test"].helped == 2
+    assert found.as_json()["smaller_is_better"] is True
+
+
+def test_labels_whose_std_overlaps_are_as_good_as_the_best(tmp_path):
+    """0.5 +- 0.1 reaches 0.6 and 0.65 +- 0.05 begins there; 0.4 +- 0 does not."""
+    for method, (first, second) in {"fedavg": (0.4, 0.6), "local": (0.6, 0.7), "ditto": (0.4, 0.4)}.items():
+        for seed, value in enumerate((first, second)):
+            write_run(tmp_path / f"{method}{seed}", {"personal/test": [value]}, method=method, seed=seed)
+
+    assert comparison(*sorted(tmp_path.iterdir())).best() == {"fedavg", "local"}
+
+
+def test_a_metric_that_no_client_has_leaves_its_place_empty(tmp_path):
+    run = write_run(tmp_path / "a", {"personal/test": [0.5]})
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    result["metrics"]["personal/test/accuracy"] = dict.fromkeys(("weighted", "bottom_decile", "worst"))
+    (run / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+    assert comparison(run).rows[0].last.weighted is None
+    assert comparison(run).best() == set()
+
+
+def test_the_json_has_every_number(runs):
+    found = comparison(*runs).as_json()
+
+    own = found["labels"][0]
+    assert found["ddof"] == 0
+    assert own["difference"]["pairs"] == 2
+    assert set(own["difference"]["interval"]) == {"low", "high", "level", "resamples"}
+    assert own["selected"]["rounds"] == [5, 5]
+    json.dumps(found)
