@@ -148,3 +148,23 @@ def test_what_cannot_be_done_is_said_in_one_line(plures, tmp_path, args, told):
     assert done.err.startswith("error: ")
     assert told in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_model_that_overflows_is_the_worst_and_clients_without_a_value_are_counted(plures, tmp_path):
+    own = write_run(tmp_path / "own", {"personal/test": [0.5, float("inf"), None]}, method="fedalt", metric="rmse")
+    reference = write_run(tmp_path / "reference", {"personal/test": [1.0, 1.0, 1.0]}, metric="rmse")
+
+    done = plures("clients", own, "--against", reference)
+
+    assert [line.split() for line in done.out.splitlines()[1:4]] == [
+        ["c1", "10", "inf", "1.000", "+inf"],
+        ["c0", "10", "0.5000", "1.000", "-0.5000"],
+        ["c2", "10", "-", "1.000", "-"],
+    ]
+    text = " ".join(done.out.split())
+    assert "2 clients: worst inf, bottom decile inf" in text
+    assert "mean inf, std - (ddof 0)" in text
+    assert "1 helped, 1 hurt, 0 same" in text
+    assert "left out, as they lack a value: 1" in text
+    assert "Without rmse, and so not counted: 1" in text
+    assert widest(done.out) <= 80

@@ -132,3 +132,22 @@ def test_runs_that_all_did_not_finish_are_compared_with_a_word_of_warning(plures
     run = write_run(tmp_path / "cut", {"personal/test": [0.5]}, result={"status": "interrupted"})
 
     assert "None of these runs has finished." in plures("compare", run).out
+
+
+def test_a_model_that_overflows_is_shown_as_it_is(plures, tmp_path):
+    """Of two clients one has an infinite error under each seed: hurt, and no mean below infinity."""
+    for method, error in (("fedavg", 2.0), ("fedper", float("inf"))):
+        for seed in (0, 1):
+            values = {"personal/test": [1.0, error, None]}
+            write_run(tmp_path / f"{method}-{seed}", values, method=method, seed=seed, metric="rmse")
+
+    done = plures("compare", *sorted(tmp_path.glob("fed*")), "--deltas")
+
+    assert done.code == 0
+    assert rows_of(done.out)["fedper"][:6] == ["2", "inf", "inf", "inf", "+inf", "[-]"]
+    assert rows_of(done.out)["fedper"][6] == "0/1"
+    text = " ".join(done.out.split())
+    assert "inf: on some client a model overflows." in text
+    assert "as they lack a value: fedper 1." in text
+    assert "Left out, as they lack a value: fedper test 1." in text
+    assert widest(done.out) <= 80

@@ -39,6 +39,14 @@ def test_evidence_does_not_depend_on_the_scale_of_an_error():
     assert standard_errors(1e6 * errors) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("gains", "own_is_better"), [((math.inf, 0.1), True), ((-math.inf, 0.1), False), ((math.nan,), False)]
+)
+def test_a_model_that_overflows_is_never_the_better_one(gains, own_is_better):
+    """A squared error that is infinite: against it everything is a gain; where both overflow, the shared one stays."""
+    assert (standard_errors(torch.tensor(gains)) > 1e9) == own_is_better
+
+
 def test_chance_alone_passes_the_margin_as_rarely_as_is_claimed():
     """Of fair coin flips, a share of at most exp(-z^2 / 2) exceeds z: 0.61, 0.14 and 0.011 for 1, 2 and 3."""
     flips = 2.0 * torch.randint(2, (4000, 40), generator=torch.Generator().manual_seed(1)) - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from plures.evaluate import ClientScore, Comparison, Evaluation, compare
@@ -105,3 +107,17 @@ def test_clients_that_only_one_side_scored_are_not_counted():
     assert compare([score(0, 0.9), score(1, 0.9)], [score(1, 0.1), score(2, 0.1)]) == Comparison(
         helped=1, hurt=0, same=0
     )
+
+
+def test_errors_that_are_infinite_are_counted():
+    """Infinite before and after is the same; from infinite to finite is a help."""
+    before, after = [math.inf, math.inf, 1.0], [math.inf, 2.0, math.inf]
+    runs = [
+        [ClientScore(client=i, examples=1, values={"rmse": value}) for i, value in enumerate(values)]
+        for values in (after, before)
+    ]
+    assert compare(*runs, metric="rmse") == Comparison(helped=1, hurt=1, same=1)
+
+
+def test_an_rmse_too_large_to_be_squared_is_pooled_as_infinite():
+    assert summarise([1e200, 1.0], [1, 1], worst_is="largest", power=2).weighted == math.inf

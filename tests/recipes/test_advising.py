@@ -85,3 +85,19 @@ def test_its_lines_are_a_file_that_makes_that_part_personal(tmp_path):
 def test_a_method_with_a_part_to_choose_is_kept_and_fedalt_stands_in_for_others(method, used, tmp_path):
     found = advice(tmp_path, method=method)
     assert tomllib.loads(found["output layer"].lines)["method"] == used
+
+
+def test_a_part_that_diverges_is_told_and_the_others_are_tried(tmp_path):
+    """Rates that only the personal phase takes: the full model, which trains by `lr`, is none of it."""
+    found = advice(tmp_path, method_options={"personal_lr": 1e30, "lr": 0.1})
+    assert "diverged" in found["output layer"].skipped
+    assert found["full model"].gain is not None
+    assert (tmp_path / "advice/advice.json").exists()
+
+
+def test_options_that_were_tried_stand_in_the_lines(tmp_path):
+    found = advice(tmp_path, method_options={"lr": 0.03, "personal_lr": 0.02})
+    table = tomllib.loads(found["output layer"].lines)
+    assert table["method_options"] == {"lr": 0.03, "personal_lr": 0.02}
+    assert table["pipeline"]["pretrain"]["lr"] == 0.03
+    assert tomllib.loads(found["full model"].lines)["method_options"] == {"lr": 0.03}

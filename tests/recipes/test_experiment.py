@@ -66,7 +66,7 @@ def test_a_method_alone_is_a_whole_experiment():
     found = make_experiment({"method": "pflego"})
 
     top = (found.method, found.rounds, found.cohort, found.seed, found.engine, found.device, found.out)
-    assert top == ("pflego", 50, "all", 0, "sequential", "cpu", None)
+    assert top == ("pflego", 50, "all", 0, "auto", "cpu", None)
     data = found.data
     assert (data.source, data.partition, data.clients, data.seed) == ("digits", "by_class", 20, 0)
     assert (data.label_space, data.split, data.options) == ("global", (0.6, 0.2, 0.2), {})

@@ -192,7 +192,7 @@ def test_the_result_has_these_keys(played):
     assert found.keys() == {
         *("version", "method", "seed", "rounds", "clients", "cohort", "rounds_to"),
         *("metrics", "selected", "cost", "fingerprint"),
-        *("status", "engine", "rounds_done", "headline", "metric", "metrics_round"),  # beyond the plan
+        *("status", "engine", "engine_reason", "rounds_done", "headline", "metric", "metrics_round"),  # beyond the plan
     }
     assert found["selected"].keys() == {"round", "by", "metrics"}
     assert found["cost"].keys() == {"seconds", "phase_seconds", *COSTS}
@@ -214,7 +214,9 @@ def test_the_result_says_what_was_run(played):
         "rounds_done": 4,
         "clients": 4,
     }
-    assert (found["cohort"], found["engine"], found["headline"]) == (2, "sequential", "personal")
+    # By the rule: a few clients of a few numbers are little work.
+    assert (found["cohort"], found["engine"], found["headline"]) == (2, "cached", "personal")
+    assert "little work" in found["engine_reason"]
 
 
 def test_metrics_have_the_names_of_the_design_and_five_numbers_each(played):

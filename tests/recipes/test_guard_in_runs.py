@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import plures
 from plures import EvaluationPlan, GuardPlan
@@ -101,3 +102,23 @@ def test_a_run_without_a_whole_shared_model_is_no_fallback(tmp_path):
     ran("fedper", tmp_path / "fedper")
     with pytest.raises(PluresError, match="no whole shared model"):
         ran("ditto", evaluation={"guard": {"against": str(tmp_path / "fedper")}})
+
+
+def twice(output, targets):
+    return 2 * torch.nn.functional.cross_entropy(output, targets)
+
+
+def test_the_shared_model_is_scored_by_the_runs_own_loss(tmp_path):
+    """So that two losses never share a list: twice the cross-entropy, for both models."""
+    ran("fedavg", tmp_path / "fedavg")
+    guard = {"margin": 1e6, "against": str(tmp_path / "fedavg")}
+    plain = ran("fedper", evaluation={"guard": guard})
+    doubled = ran("fedper", evaluation={"guard": guard}, loss="tests.recipes.test_guard_in_runs:twice")
+    expected = 2 * plain.metrics["guarded/test/loss"].weighted
+    assert doubled.metrics["guarded/test/loss"].weighted == pytest.approx(expected)
+
+
+def test_a_guarded_model_is_asked_for_by_what_was_chosen():
+    result = ran("ditto", evaluation={"guard": True})
+    with pytest.raises(InvalidInput, match="choices"):
+        result.personal_model(0, "guarded")

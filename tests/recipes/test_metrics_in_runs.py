@@ -42,12 +42,13 @@ def test_an_unknown_metric_is_an_error_before_round_1(name, says):
 
 def test_the_rounds_to_each_target_are_in_the_result(tmp_path):
     """Evaluated in every round: the first whose test accuracy is as good."""
-    plan = {"every": 1, "targets": [0.0, 2.0]}
+    plan = {"every": 1, "targets": [0.0, 1.0]}
     result = ran("fedper", tmp_path / "run", rounds=3, evaluation=plan)
     found = records.read_result(tmp_path / "run")["rounds_to"]
     assert found == result.rounds_to
-    assert (found["metric"], found["targets"]) == ("personal/test/accuracy", {"0": 1, "2": ">3"})
+    assert (found["metric"], found["targets"]) == ("personal/test/accuracy", {"0": 1, "1": ">3"})
     values = [line["metrics"]["personal/test/accuracy"]["weighted"] for line in result.history]
+    assert max(values) < 1
     wanted = next(round for round, value in enumerate(values, 1) if value >= 0.8 * values[-1])
     assert found["share_of_final"] == wanted
 
@@ -55,3 +56,8 @@ def test_the_rounds_to_each_target_are_in_the_result(tmp_path):
 def test_a_target_that_is_no_number_is_refused():
     with pytest.raises(InvalidInput, match="target"):
         ran("fedavg", evaluation={"targets": [math.nan]})
+
+
+def test_a_target_in_percent_is_refused_for_it_would_never_be_reached():
+    with pytest.raises(InvalidInput, match="an accuracy is a share"):
+        ran("fedavg", evaluation={"targets": [80.0]})

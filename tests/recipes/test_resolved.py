@@ -108,7 +108,7 @@ def test_top_level_keys_are_written_out_and_the_folder_is_left_out():
         "rounds": 2,
         "cohort": "all",
         "seed": 7,
-        "engine": "sequential",
+        "engine": "auto",
         "device": "cpu",
     }
     assert "out" not in found

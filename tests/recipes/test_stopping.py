@@ -153,7 +153,9 @@ def test_an_interrupt_within_a_round_keeps_the_one_before(tmp_path, monkeypatch)
 
     monkeypatch.setattr(Sequential, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(make_experiment(table("pflego", rounds=9)), out=tmp_path / "run", watcher=Counting())
+        run_experiment(
+            make_experiment(table("pflego", rounds=9, engine="sequential")), out=tmp_path / "run", watcher=Counting()
+        )
 
     assert_ends_as(tmp_path / "run", tmp_path / "shorter")
 

@@ -102,6 +102,7 @@ def test_a_guard_and_capacities_are_the_experiments_own_affair():
         ([], [], "give one or more"),
         ([1, 1], [], "each once"),
         ([0], ["fedavgg"], "Did you mean 'fedavg'"),
+        ([0], ["fedalt"], "own method"),
         (0, [], "one or more"),
     ],
 )
@@ -122,3 +123,10 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path):
     (tmp_path / "study" / "mine").write_text("", encoding="utf-8")
     with pytest.raises(RunFolderError, match="not empty"):
         study(tmp_path, [0])
+
+
+def test_adapters_stay_with_methods_about_a_part_and_with_no_others():
+    changes = {"model": {"adapters": {"kind": "lora", "on": "*"}}, "split": {"personal": "adapters"}}
+    experiment = make_experiment(table("fedalt", **changes))
+    assert beside_of(experiment, "fedsim").model.adapters == {"kind": "lora", "on": "*"}
+    assert beside_of(experiment, "fedavg").model.adapters is None

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from plures.recipes.folder import as_json_text
+from plures.report.scales import SMALLER_IS_BETTER
+
 Values = Sequence[float | None]
 """One for each client; None: the client has no value."""
 
@@ -44,7 +47,7 @@ def write_run(
     write_clients(folder, [(metric, "loss")], [rows])
     found = {f"{name}/{metric}": summary(of_clients, sizes, metric) for name, of_clients in values.items()}
     line = {"round": 5, "metrics": found}
-    (folder / "rounds.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    (folder / "rounds.jsonl").write_text(as_json_text(line) + "\n", encoding="utf-8")
     facts = {
         "status": "finished",
         "method": method,
@@ -60,7 +63,7 @@ def write_run(
         "cost": {"bytes_down": 1000, "bytes_up": 500},
         "fingerprint": {"data": "d", "split": "s", "final_state": f"{method}{seed}"},
     }
-    (folder / "result.json").write_text(json.dumps(facts | dict(result or {})), encoding="utf-8")
+    (folder / "result.json").write_text(as_json_text(facts | dict(result or {})), encoding="utf-8")
     return folder
 
 
@@ -98,11 +101,11 @@ def summary(values: Values, sizes: Sequence[int], metric: str) -> dict[str, floa
     known = [(value, size) for value, size in zip(values, sizes, strict=False) if value is not None]
     numbers, weights = np.array([value for value, _ in known]), [size for _, size in known]
     power = 2 if metric == "rmse" else 1
-    worst_first = np.sort(numbers)[:: -1 if metric == "rmse" else 1]
+    worst_first = np.sort(numbers)[:: -1 if metric in SMALLER_IS_BETTER else 1]
     return {
         "weighted": float(np.average(numbers**power, weights=weights) ** (1 / power)),
         "mean": float(numbers.mean()),
-        "std": float(numbers.std()),
+        "std": float(numbers.std()) if np.isfinite(numbers).all() else float("nan"),
         "bottom_decile": float(worst_first[len(numbers) // 10]),
         "worst": float(worst_first[0]),
     }

@@ -13,7 +13,9 @@ from plures.report.client_tables import shown_rows
 from plures.report.clients import in_order, overview_of
 from plures.report.comparing import Asked, compare_series
 from plures.report.references import read_with_reference
-from tests.report.run_folders import write_federation, write_run
+from tests.report.run_folders import write_federation, write_run, write_study
+
+INF = float("inf")
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_clients_need_a_seed_in_common_with_the_reference(runs):
 
 def test_a_pipeline_is_compared_with_the_global_model_of_stage_a(tmp_path):
     start = write_run(tmp_path / "kept", {"global/test": [0.5, 0.5], "personal/test": [0.0, 0.0]}, headline="global")
-    stages = {"stages": [{"stage": "pretrain", "folder": str(start)}]}
+    stages = {"stages": [{"stage": "pretrain", "rounds": 3, "folder": str(start)}]}
     own = write_run(
         tmp_path / "own", {"finetuned/test": [0.6, 0.4]}, method="fedalt", headline="finetuned", result=stages
     )
@@ -124,3 +126,26 @@ def test_a_damaged_file_of_the_federation_is_one_clear_error(tmp_path):
 
     with pytest.raises(RunFolderError, match=r"federation\.csv\.gz"):
         client_report(run, Asked())
+
+
+def test_a_client_whose_model_overflows_is_the_worst(tmp_path):
+    """Of 1, 2, 3, 4 and inf the quartiles are 2, 3 and 4, and the bottom decile is the worst."""
+    own = write_run(tmp_path / "a", {"personal/test": [2.0, INF, 1.0, 3.0, 4.0, None]}, metric="rmse")
+    before = write_run(tmp_path / "b", {"personal/test": [2.0] * 6}, metric="rmse", method="local")
+
+    found = client_report(own, Asked(), against=str(before))
+
+    overview = found.overview
+    assert (overview.clients, overview.worst, overview.bottom_decile, overview.mean) == (5, INF, INF, INF)
+    assert (overview.lower_quartile, overview.median, overview.upper_quartile, overview.best) == (2.0, 3.0, 4.0, 1.0)
+    assert np.isnan(overview.std)
+    assert [row.name for row in in_order(found).known] == ["c1", "c4", "c3", "c0", "c2"]
+    assert (found.deltas["test"].hurt, found.deltas["test"].left_out) == (3, 1)
+
+
+def test_over_seeds_an_infinite_error_stays_infinite(tmp_path):
+    for seed, value in ((0, INF), (1, 1.0)):
+        write_run(tmp_path / str(seed), {"personal/test": [value, 1.0]}, metric="rmse", seed=seed)
+    study = write_study(tmp_path, [("mine", 0, "0"), ("mine", 1, "1")])
+
+    assert [row.values["rmse"] for row in client_report(study, Asked()).rows] == [INF, 1.0]

@@ -7,9 +7,12 @@ import json
 import pytest
 
 from plures.core.errors import InvalidConfig
+from plures.report.compare_legend import legend, notes
 from plures.report.comparing import Asked, compare_series
 from plures.report.references import read_with_reference
-from tests.report.run_folders import write_run
+from tests.report.run_folders import write_clients, write_run
+
+INF = float("inf")
 
 
 def comparison(*folders, against=None, **asked):
@@ -154,3 +157,138 @@ def test_the_json_has_every_number(runs):
     assert set(own["difference"]["interval"]) == {"low", "high", "level", "resamples"}
     assert own["selected"]["rounds"] == [5, 5]
     json.dumps(found)
+
+
+def overflowing(tmp_path):
+    """Two seeds; under the second the model of one of two clients overflows. The reference has errors of 2."""
+    for seed, error in ((0, 1.0), (1, INF)):
+        write_run(tmp_path / f"a{seed}", {"personal/test": [1.0, error]}, metric="rmse", seed=seed, method="local")
+        write_run(tmp_path / f"b{seed}", {"personal/test": [2.0, 2.0]}, metric="rmse", seed=seed)
+    return sorted(tmp_path.iterdir())
+
+
+def test_an_infinite_error_is_looked_up_where_json_could_not_hold_it(tmp_path):
+    found = comparison(*overflowing(tmp_path))
+    own = found.rows[0]
+
+    assert own.last.weighted.values == (1.0, INF)
+    assert (own.last.weighted.mean, own.last.bottom_decile.mean, own.last.worst.mean) == (INF, INF, INF)
+    assert own.selected.weighted.mean == INF
+    assert (own.difference.per_seed.values, own.difference.interval) == ((-1.0, INF), None)
+    assert (own.difference.deltas["test"].helped, own.difference.deltas["test"].hurt) == (1, 1)
+    assert found.best() == {"fedavg"}
+    assert found.as_json()["labels"][0]["difference"]["interval"] is None
+
+
+def test_numbers_of_the_chosen_round_are_looked_up_in_that_round(tmp_path):
+    """Infinite for one of three clients in round 2, which was chosen, finite in the last round."""
+    run = write_run(tmp_path / "a", {"personal/test": [1.0, 1.0, 1.0]}, metric="rmse")
+    rows = [
+        (round, client, f"c{client}", "personal", "test", 10, value)
+        for round, values in ((1, [3.0, 3.0, 3.0]), (2, [1.0, INF, 2.0]), (5, [1.0, 1.0, 1.0]))
+        for client, value in enumerate(values)
+    ]
+    write_clients(run, [("rmse",)], [rows])
+    nothing = dict.fromkeys(("weighted", "bottom_decile", "worst"))
+    change(run, selected={"round": 2, "metrics": {"personal/test/rmse": nothing}})
+
+    row = comparison(run).rows[0]
+
+    assert (row.selected.weighted.mean, row.selected.worst.mean, row.last.weighted.mean) == (INF, INF, 1.0)
+
+
+def change(run, **facts):
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    (run / "result.json").write_text(json.dumps(result | facts), encoding="utf-8")
+
+
+def pipeline(tmp_path, *later, name="own", **more):
+    """A run that had 0.8 of its final value in round 5, and 1,500 bytes; before it 10 rounds with 3,000 bytes."""
+    kept = tmp_path / "kept"
+    if not kept.exists():
+        cost = {"cost": {"bytes_down": 2000, "bytes_up": 1000}}
+        write_run(kept, {"global/test": [0.5, 0.5]}, headline="global", result=cost)
+    stages = [{"stage": "pretrain", "rounds": 10, "folder": str(kept)}]
+    stages += [{"stage": stage, "rounds": 5, "folder": str(tmp_path / name)} for stage in later]
+    values = more.pop("values", {"personal/test": [0.6, 0.4]})
+    return write_run(
+        tmp_path / name, values, method="fedalt", result={"stages": stages} | more.pop("result", {}), **more
+    )
+
+
+def test_stage_a_counts_among_bytes_and_rounds(tmp_path):
+    """1,500 + 3,000 bytes; 10 + 5 rounds over the reference's 5."""
+    reference = write_run(tmp_path / "fedavg", {"global/test": [0.5, 0.5]}, headline="global")
+
+    other, own = comparison(reference, pipeline(tmp_path, "personal")).rows
+
+    assert (own.num_bytes, own.relative_rounds, own.not_counted) == (4500.0, 3.0, ())
+    assert (other.num_bytes, other.relative_rounds) == (1500.0, 1.0)
+
+
+def test_bytes_of_a_stage_a_that_is_gone_are_known_to_be_missing(tmp_path):
+    own = pipeline(tmp_path, "personal")
+    (tmp_path / "kept").rename(tmp_path / "lost")
+
+    found = comparison(own)
+
+    assert (found.rows[0].num_bytes, found.rows[0].not_counted) == (1500.0, (0,))
+    assert found.as_json()["labels"][0]["seeds_without_bytes_of_stage_a"] == [0]
+    assert notes(found) == ["sent leaves out stage (a), whose folder cannot be read: fedalt."]
+
+
+def test_labels_without_stage_a_have_no_difference_to_it(tmp_path):
+    plain = write_run(tmp_path / "fedavg", {"global/test": [0.5, 0.5]}, headline="global")
+
+    found = comparison(plain, pipeline(tmp_path, "personal"), against="stage-a")
+
+    assert [row.difference is None for row in found.rows] == [True, False]
+    assert notes(found) == ["No stage (a), and so no difference: fedavg."]
+    assert "1 pair of like seed" in legend(found)
+    with pytest.raises(InvalidConfig, match=r"no stage \(a\)"):
+        comparison(plain, against="stage-a")
+
+
+def test_a_reference_without_the_model_stands_with_its_own(tmp_path):
+    own = write_run(tmp_path / "a", {"personal/test": [0.1] * 2, "guarded/test": [0.75, 0.5]}, method="ditto")
+    reference = write_run(tmp_path / "b", {"global/test": [0.5, 0.5]}, headline="global")
+
+    found = comparison(own, reference, model="guarded")
+
+    assert [row.model for row in found.rows] == ["guarded", "global"]
+    assert found.rows[0].difference.per_seed.mean == pytest.approx(0.125)
+    assert found.rows[1].last.weighted.mean == 0.5
+    assert notes(found) == ["fedavg has no guarded model and stands with the one that it is judged by, global."]
+    assert notes(comparison(own, reference)) == []
+
+
+@pytest.mark.parametrize(("seed", "told"), [(1, "no label has a seed in common with fedavg"), (0, "no train scores")])
+def test_why_there_are_no_differences_is_said(tmp_path, seed, told):
+    own = write_run(tmp_path / "a", {"personal/test": [0.1], "personal/train": [0.2]}, method="ditto", seed=seed)
+    reference = write_run(tmp_path / "b", {"global/test": [0.5]}, headline="global")
+
+    found = comparison(own, reference, split="train")
+
+    assert [told in note for note in notes(found)] == [True]
+    assert "pair" not in legend(found)
+
+
+def test_a_fine_tuned_model_is_scored_in_the_last_round_alone(tmp_path):
+    chosen = {"selected": {"round": 3, "metrics": {"personal/test/accuracy": {"weighted": 0.5}}}}
+    values = {"personal/test": [0.5, 0.5], "finetuned/test": [0.6, 0.8]}
+    own = pipeline(tmp_path, "personal", "tune", values=values, headline="finetuned", result=chosen)
+    change(own, rounds_to={"metric": "personal/test/accuracy", "share_of_final": 2})
+    (own / "rounds.jsonl").write_text("", encoding="utf-8")
+
+    found = comparison(own)
+
+    assert (found.rows[0].selected.weighted, found.rows[0].relative_rounds) == (None, None)
+    assert ["scored in the last round alone: fedalt" in note for note in notes(found)] == [True]
+    assert notes(comparison(own, model="personal")) == []
+
+
+def test_clients_that_lack_a_value_are_counted_below(tmp_path):
+    own = write_run(tmp_path / "a", {"personal/test": [0.5, None, 0.5]}, method="ditto")
+    reference = write_run(tmp_path / "b", {"personal/test": [0.5, 0.5, 0.5]})
+
+    assert notes(comparison(own, reference)) == ["Clients left out of differences, as they lack a value: ditto 1."]

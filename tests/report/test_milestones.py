@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from plures.report.milestones import curve, milestones, relative_rounds, rounds_to, rounds_to_share
 
 NAME = "personal/test/accuracy"
@@ -49,3 +51,12 @@ def test_a_result_tells_rounds_or_how_many_were_not_enough():
         "share_of_final": 4,
     }
     assert milestones([], NAME, [0.5], smaller_is_better=False)["targets"] == {"0.5": ">0"}
+
+
+def test_a_run_that_ends_with_an_infinite_error_has_no_share_of_it():
+    """In rounds.jsonl such a number is null; the last finite one is not the end of the run."""
+    lines = [{"round": 1, "metrics": {"a": {"weighted": 2.0}}}, {"round": 2, "metrics": {"a": {"weighted": None}}}]
+
+    assert rounds_to_share(curve(lines, "a"), smaller_is_better=True) is None
+    assert rounds_to_share([(1, 2.0), (2, math.inf)], smaller_is_better=True) is None
+    assert rounds_to_share([(1, math.inf), (2, 2.0)], smaller_is_better=True) == 2

@@ -10,7 +10,7 @@ from plures.report.client_scores import ClientScores
 from plures.report.pairing import pair
 from plures.report.scales import SMALLER_IS_BETTER, digits_of
 
-NAN = float("nan")
+INF, NAN = float("inf"), float("nan")
 
 
 def scores(values, *, clients=None, examples=None, metric="accuracy") -> ClientScores:
@@ -113,9 +113,52 @@ def test_without_a_common_seed_client_or_metric_there_is_no_pairing():
         ("rmse", 4e9, -3e9, "-3.0e+09", "-3.0e+09"),
         ("rmse", 0.0, 0.0, "0.000", "0.000"),
         ("rmse", NAN, None, "-", "-"),
+        ("rmse", float("inf"), float("inf"), "inf", "+inf"),
     ],
 )
 def test_numbers_of_a_column_have_the_decimals_of_its_largest(metric, largest, value, plain, signed):
     digits = digits_of(metric, [largest, None])
 
     assert (digits.plain(value), digits.signed(value)) == (plain, signed)
+
+
+def test_a_client_whose_model_overflows_is_hurt_and_never_left_out():
+    """Own minus reference: inf, -inf, inf - inf (the same), 1 - 2; of -inf, -1, 0, inf the median lies at -0.5."""
+    own, reference = scores([INF, 1.0, INF, 1.0], metric="rmse"), scores([1.0, INF, INF, 2.0], metric="rmse")
+
+    found = pair({0: own}, {0: reference}, "rmse")
+    deltas = found.deltas()
+
+    assert (deltas.clients, deltas.helped, deltas.hurt, deltas.same, deltas.left_out) == (4, 2, 1, 1, 0)
+    assert (deltas.min, deltas.median, deltas.max) == (-INF, -0.5, INF)
+    assert np.isnan(deltas.mean)
+    assert np.isnan(found.difference())
+    assert found.interval() is None
+
+
+@pytest.mark.parametrize(("metric", "examples"), [("rmse", [10, 10]), ("loss", [10, 1000])])
+def test_one_infinite_error_makes_the_difference_infinite_without_an_interval(metric, examples):
+    found = pair(
+        {0: scores([INF, 1.0], metric=metric, examples=examples)},
+        {0: scores([1.0, 1.0], metric=metric, examples=examples)},
+        metric,
+    )
+
+    assert (found.difference(), found.deltas().mean, found.interval()) == (INF, INF, None)
+
+
+def test_under_several_seeds_an_infinite_error_is_no_rounding():
+    """Infinite under one seed: hurt; under one seed on each side: as good as bad, and mixed."""
+    own = {0: scores([INF, INF], metric="mae"), 1: scores([1.0, 1.0], metric="mae")}
+    reference = {0: scores([1.0, 1.0], metric="mae"), 1: scores([1.0, INF], metric="mae")}
+
+    found = pair(own, reference, "mae").deltas()
+
+    assert (found.helped, found.hurt, found.same, found.sign_changes) == (0, 1, 1, 1)
+
+
+def test_squares_that_overflow_have_no_interval_either():
+    """An RMSE of 1e200 is finite, its square is not."""
+    found = pair({0: scores([1e200, 1.0], metric="rmse")}, {0: scores([1.0, 1.0], metric="rmse")}, "rmse")
+
+    assert (found.difference(), found.interval()) == (INF, None)

@@ -172,7 +172,10 @@ def test_a_study_with_several_labels_is_no_reference(tmp_path):
 
 def test_stage_a_is_found_from_the_folder_where_the_pipeline_was_run_and_below(tmp_path, monkeypatch):
     write_run(tmp_path / "kept" / "key", VALUES, headline="global")
-    stages = [{"stage": "pretrain", "folder": "kept/key"}, {"stage": "personal", "folder": "runs/one"}]
+    stages = [
+        {"stage": "pretrain", "rounds": 3, "folder": "kept/key"},
+        {"stage": "personal", "rounds": 5, "folder": "runs/one"},
+    ]
     run = write_run(tmp_path / "runs" / "one", VALUES, method="fedalt", result={"stages": stages})
     series = read_series([run])[0]
 

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from plures.cli.methods import AsJson
 from plures.recipes.folder import as_json_text
-from plures.report.compare_tables import deltas_legend, deltas_table, labels_table, legend
+from plures.report.compare_legend import deltas_legend, legend, notes
+from plures.report.compare_tables import deltas_table, labels_table
 from plures.report.comparing import Asked, compare_series
 from plures.report.references import read_with_reference
 
@@ -67,7 +68,9 @@ def show_comparison(
         return
     console = Console()
     console.print(labels_table(found))
-    console.print(f"\n{textwrap.fill(legend(found), 80)}", highlight=False, markup=False, soft_wrap=True)
+    below = [legend(found), *notes(found)]
+    text = "\n".join(textwrap.fill(line, 80) for line in below)
+    console.print(f"\n{text}", highlight=False, markup=False, soft_wrap=True)
     if not found.finished:
         console.print("None of these runs has finished.", highlight=False)
     if deltas:

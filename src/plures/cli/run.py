@@ -43,6 +43,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="METHOD", help="Also this method, on the same data and cohorts. Repeatable."),
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, trial, workers, cached or sequential.")
+    ] = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +60,7 @@ def run(
 
     plures run FILE --seeds 3 --beside local --beside fedavg
     """
-    loaded = load_experiment(experiment, changes or [])
+    loaded = load_experiment(experiment, [*(changes or []), *([] if engine is None else [f"engine={engine}"])])
     folder = out or (Path(loaded.out) if loaded.out else default_folder(loaded.method))
     watcher = make_watcher(Console(stderr=True))
     with told_where(folder):
@@ -99,7 +102,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(stages_table(result.as_json()["stages"]))
     if result.selected_round is not None:
         console.print(f"\nThe above is round {result.metrics_round}; {selected_line(result)}", highlight=False)
-    for line in (gap_line(result), guard_line(result), cost_line(result.cost)):
+    engine = f"Engine: {result.facts['engine']} ({result.facts['engine_reason']})."
+    for line in (targets_line(result), gap_line(result), guard_line(result), engine, cost_line(result.cost)):
         if line:
             console.print(textwrap.fill(line, 80), highlight=False, soft_wrap=True)
 
@@ -112,6 +116,13 @@ def selected_line(result: RunResult) -> str:
     return f"best on validation: round {result.selected_round}{shown}."
 
 
+def targets_line(result: RunResult) -> str:
+    """In which round each target was reached, if some were set."""
+    found = result.rounds_to.get("targets", {})
+    told = ", ".join(f"{target} in round {round}" for target, round in found.items())
+    return f"{result.rounds_to['metric']} reached {told}." if told else ""
+
+
 def gap_line(result: RunResult) -> str:
     """How newcomers fare beside participants."""
     gap = result.gap
@@ -119,7 +130,8 @@ def gap_line(result: RunResult) -> str:
         return ""
     theirs = score(result.metrics[gap.newcomers].weighted, result.metric)
     apart = f"{points(abs(gap.weighted), result.metric)} {'worse' if gap.weighted > 0 else 'better'}"
-    return f"Newcomers ({gap.clients}): {gap.newcomers} {theirs}, {apart} than participants."
+    ours = score(result.metrics[gap.participants].weighted, result.metric)
+    return f"Newcomers ({gap.clients}): {gap.newcomers} {theirs}, {apart} than participants' {ours}."
 
 
 def guard_line(result: RunResult) -> str:

@@ -17,7 +17,9 @@ def adapted(program: Program, visit: Visit) -> Params:
     """All parameters of a client after the method's `adapt` phases; nothing else is changed."""
     binding = program.binding(visit.client)
     with global_draws(program.seed, "adapt", visit.round, visit.client):
-        return run_phases(program.method.adapt, binding, visit, arrival(binding, visit)).params
+        return run_phases(
+            program.method.adapt, binding, visit, arrival(binding, visit), stepping=program.stepping
+        ).params
 
 
 def last_round(server: Server) -> int:
@@ -53,9 +55,10 @@ class Newcomer:
     def work(self, state: Params, round: int) -> Arrival:
         """A visit in a round of its own, and what reaches the server of it; nobody adds that up."""
         visit = self.visit(state, round)
-        result = run_client(self.program.method, self.program.binding(self.client), visit)
+        program = self.program
+        result = run_client(program.method, program.binding(self.client), visit, stepping=program.stepping)
         check_finite(result, visit)
-        return Arrival(visit, carried(self.program, visit, result))
+        return Arrival(visit, carried(program, visit, result))
 
     def adapted(self, state: Params) -> Params:
         """Its model, after `adapt` from that state."""

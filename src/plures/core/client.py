@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from plures.core.errors import ClientFailed
 from plures.core.method import Method, Phase, Trained, Upload, Visit, own_parameters
-from plures.core.problem import Gradient, Problem, descend, eager_gradient
+from plures.core.problem import Gradient, Problem, Stepping, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
 from plures.core.types import SHARED_BUFFERS, Params, is_constant, is_known, select, stays, travels
@@ -77,6 +77,7 @@ def run_phases(
     visit: Visit,
     params: Params,
     gradient: Gradient = eager_gradient,
+    stepping: Stepping | None = None,
 ) -> Work:
     """Run phases in order."""
     binding.task.train(True)
@@ -86,7 +87,9 @@ def run_phases(
     passes, forward_passes, whole_passes = 0.0, 0.0, 0.0
     for phase in phases:
         began = time.perf_counter()
-        problem = Problem(phase=phase, visit=visit, binding=binding, params=params, gradient=gradient)
+        problem = Problem(
+            phase=phase, visit=visit, binding=binding, params=params, gradient=gradient, stepping=stepping
+        )
         with told(visit, phase.name):
             outcome = (phase.solver or descend)(problem)
         params, passes = outcome.params, passes + outcome.passes
@@ -120,16 +123,32 @@ def arrival(binding: Binding, visit: Visit) -> Params:
     return {name: value.clone() if name in binding.statistics else value for name, value in params.items()}
 
 
-def run_client(method: Method, binding: Binding, visit: Visit, gradient: Gradient = eager_gradient) -> Result:
-    """One client's whole work in one round."""
-    with global_draws(visit.seed, "network", visit.round, visit.client):
-        work = run_phases(method.local, binding, visit, arrival(binding, visit), gradient)
-        params, seconds, began, searched = work.params, work.seconds, time.perf_counter(), list[int]()
-        if method.refresh is not None:
-            last = Problem(phase=method.local[-1], visit=visit, binding=binding, params=params, gradient=gradient)
-            with told(visit, REFRESH):
-                params, searched = method.refresh(last, params), last.taken
-            seconds = seconds | {REFRESH: time.perf_counter() - began}
+def run_client(
+    method: Method,
+    binding: Binding,
+    visit: Visit,
+    gradient: Gradient = eager_gradient,
+    stepping: Stepping | None = None,
+) -> Result:
+    """One client's whole work in one round; `stepping` is how an engine takes the steps."""
+    with own_draws(visit):
+        work = run_phases(method.local, binding, visit, arrival(binding, visit), gradient, stepping)
+        return conclude(method, binding, visit, work, gradient)
+
+
+def own_draws(visit: Visit) -> AbstractContextManager[None]:
+    """What a network draws while a client works, such as dropout, is the client's and the round's."""
+    return global_draws(visit.seed, "network", visit.round, visit.client)
+
+
+def conclude(method: Method, binding: Binding, visit: Visit, work: Work, gradient: Gradient = eager_gradient) -> Result:
+    """What comes after the phases: the refresh, what is sent and what stays."""
+    params, seconds, began, searched = work.params, work.seconds, time.perf_counter(), list[int]()
+    if method.refresh is not None:
+        last = Problem(phase=method.local[-1], visit=visit, binding=binding, params=params, gradient=gradient)
+        with told(visit, REFRESH):
+            params, searched = method.refresh(last, params), last.taken
+        seconds = seconds | {REFRESH: time.perf_counter() - began}
     state, known = select(params, binding.parts, stays), select(params, binding.parts, is_known)
     shared = select(params, binding.parts, lambda part: travels(part) and part != SHARED_BUFFERS)
     buffers = select(params, binding.parts, lambda part: part == SHARED_BUFFERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 
@@ -13,7 +13,7 @@ from plures.core.client import Result
 from plures.core.method import OptimizerState, Visit
 from plures.core.program import Binding, Program
 from plures.core.seeds import generator
-from plures.core.types import Batch, Facts, Params, Part, is_known, select
+from plures.core.types import Batch, Facts, Later, Params, Part, is_known, select
 from plures.core.wire import Message, Parcel, send
 
 
@@ -59,6 +59,15 @@ class Engine(Protocol):
         """Any work on clients, for methods with a round of their own."""
 
 
+@runtime_checkable
+class Opens(Protocol):
+    """An engine that has something to start before the first round and to end after the last."""
+
+    def open(self, program: Program, population: Population) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Server:
     """What the server holds after a round."""
@@ -99,6 +108,18 @@ class RoundOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Begin:
+    """Makes a client's initial state, if its first visit were now."""
+
+    program: Program
+    client: int
+    shared: Params
+
+    def __call__(self) -> Params:
+        return self.program.initial_state(self.client, self.shared)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundContext:
     """What a round starts from."""
 
@@ -136,6 +157,11 @@ class RoundContext:
             )
 
 
+def train_data(program: Program, population: Population, client: int) -> Batch:
+    """What a client trains on, where its network is."""
+    return program.binding(client).task.place(population.client(client).train)
+
+
 def make_visit(
     program: Program,
     population: Population,
@@ -148,7 +174,7 @@ def make_visit(
     rounds: int | None = None,
 ) -> Visit:
     """What a client finds when its work begins."""
-    begin = partial(program.initial_state, client, server.shared)
+    begin = Begin(program=program, client=client, shared=server.shared)
     kept = store.get(client) if program.method.stateful else None
     state, binding = begin() if kept is None else kept, program.binding(client)
     parcel = program.method.download(server.shared, select(state, binding.parts, is_known))
@@ -158,7 +184,7 @@ def make_visit(
         client=client,
         round=round,
         seed=program.seed,
-        data=binding.task.place(population.client(client).train),
+        data=cast(Batch, Later(partial(train_data, program, population, client))),
         facts=facts,
         received=message.parcel.values | message.exact,
         state=state,

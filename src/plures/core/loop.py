@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from plures.core.client import Result
-from plures.core.context import Engine, Population, RoundContext, RoundReport, Server, Store
+from plures.core.context import Engine, Opens, Population, RoundContext, RoundReport, Server, Store
 from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.round import weighted_round
@@ -46,6 +47,33 @@ def train(
 ) -> Iterator[Committed]:
     """Yield each round once it is whole; whoever stops asking stops the run at a whole round."""
     server = start(program) if server is None else server
+    with opened(engine, program, population):
+        yield from played(program, population, rounds, sampler, engine, store, server, on_result)
+
+
+@contextmanager
+def opened(engine: Engine, program: Program, population: Population) -> Iterator[None]:
+    """What an engine starts for a run is ended with it, however that ends."""
+    if not isinstance(engine, Opens):
+        yield
+        return
+    engine.open(program, population)
+    try:
+        yield
+    finally:
+        engine.close()
+
+
+def played(
+    program: Program,
+    population: Population,
+    rounds: int,
+    sampler: Sampler,
+    engine: Engine,
+    store: Store,
+    server: Server,
+    on_result: Callable[[Visit, Result], None] | None,
+) -> Iterator[Committed]:
     run_round = program.method.run_round or weighted_round
     while server.round < rounds:
         cohort = sampler.draw(population.num_clients, server.round + 1, program.seed)

@@ -22,6 +22,10 @@ Watch = Callable[[int, Params], None]
 """Sees how many updates were made, and the parameters right after the last of them."""
 
 
+Stepping = Callable[["Problem", Watch | None], "Outcome"]
+"""Takes the steps of a phase; what it cannot take any faster it leaves to `plain_steps`."""
+
+
 def eager_gradient(loss: Callable[[Params], Tensor], point: Params) -> tuple[Params, Tensor]:
     """Gradients by autograd; a parameter the loss does not depend on has gradient zero."""
     leaves = {name: value.detach().requires_grad_() for name, value in point.items()}
@@ -54,6 +58,8 @@ class Problem:
     binding: Binding
     params: Params
     gradient: Gradient = eager_gradient
+    stepping: Stepping | None = None
+    """How an engine takes the steps of a phase; None: plainly, by `plain_steps`."""
     taken: list[int] = field(default_factory=list)
     """Of each gradient that was taken, how many examples it was of."""
 
@@ -113,6 +119,11 @@ def clip_part(grads: Params, names: list[str], limit: float | None) -> Params:
 
 def descend(problem: Problem, *, watch: Watch | None = None) -> Outcome:
     """One optimiser step per batch of the budget: the solver of nearly every phase."""
+    return (problem.stepping or plain_steps)(problem, watch)
+
+
+def plain_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
+    """The steps as they are written down; every faster way is tested against this one."""
     phase, visit, params = problem.phase, problem.visit, problem.params
     moving, watched = problem.moving_names(), problem.observed_names()
     if not moving and not watched:

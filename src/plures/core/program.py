@@ -6,7 +6,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,9 @@ from plures.core.types import (
     travels,
 )
 from plures.core.wire import Uncoded, Wire
+
+if TYPE_CHECKING:
+    from plures.core.problem import Stepping
 
 MODULES_KEPT = 64
 """Networks kept in memory when clients have architectures of their own; others are built again on demand."""
@@ -154,6 +157,8 @@ class Program:
         self.example = example or no_example
         self.num_clients = num_clients
         self.capacity_of = capacity_of
+        self.stepping: Stepping | None = None
+        """How work outside of rounds, fine-tuning and newcomers, takes its steps; None: plainly."""
         self._sizes: dict[Hashable, dict[str, int]] = {}
         self._bindings: OrderedDict[Hashable, Binding] = OrderedDict()
         self._travelling: Params = {}

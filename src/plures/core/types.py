@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from torch import Tensor
@@ -43,6 +44,32 @@ class Batch(NamedTuple):
     @property
     def num_examples(self) -> int:
         return int(self.targets.shape[0])
+
+
+class Later:
+    """A batch that is fetched when it is first looked at: who sends a client elsewhere need not load its data."""
+
+    def __init__(self, fetch: Callable[[], Batch]) -> None:
+        self._fetch = fetch
+
+    @cached_property
+    def batch(self) -> Batch:
+        return self._fetch()
+
+    @property
+    def inputs(self) -> Tensor:
+        return self.batch.inputs
+
+    @property
+    def targets(self) -> Tensor:
+        return self.batch.targets
+
+    @property
+    def num_examples(self) -> int:
+        return self.batch.num_examples
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.batch)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from plures.core.goals import Goal
@@ -52,7 +53,7 @@ class Guard:
         margin: float = MARGIN,
     ) -> None:
         self.own, self.fallback, self.kind, self.splits, self.margin = own, fallback, kind, splits, margin
-        self.shared = Scorer(fallback.program, clients, own.goal, forgetting=own.forgetting)
+        self.shared = Scorer(fallback.program, clients, own.goal, forgetting=own.forgetting, loss=own.loss)
         self.verdicts: dict[int, Verdict] = {}
         self.kept_to: dict[SplitName, list[ClientScore]] = {split: [] for split in splits}
         """The shared model's scores, client by client."""
@@ -118,5 +119,7 @@ def standard_errors(gains: Tensor) -> float:
     That is its standard deviation if every gain were as likely a loss: whatever its size, chance alone exceeds z with a
     probability of at most exp(-z^2 / 2) (Efron 1969). Of right and wrong answers it is McNemar's (b - c) / sqrt(b + c).
     """
+    if gains.isnan().any() or gains.isinf().any():  # a model that overflows: whoever does not is better
+        return math.copysign(math.inf, float(torch.nan_to_num(gains, nan=0.0).clamp(-1, 1).sum()) or -1.0)
     spread = float((gains**2).sum().sqrt())
     return float(gains.sum()) / spread if spread else 0.0

@@ -93,7 +93,8 @@ class Evaluator:
             inclusion=1.0,
         )
         visit = self._visit(server, client, server.round + 1, facts)
-        return run_client(self.program.method, self.program.binding(client), visit).trained
+        program = self.program
+        return run_client(program.method, program.binding(client), visit, stepping=program.stepping).trained
 
     def _pooled(self, server: Server, model: ModelKind, split: SplitName) -> Evaluation:
         """Clients that share weights go through the network together."""

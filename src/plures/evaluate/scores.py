@@ -106,12 +106,13 @@ def summarise(
         return Summary(**dict.fromkeys(("weighted", "mean", "std", "bottom_decile", "worst"), math.nan))
     values, sizes = [value for value, _ in pairs], [size for _, size in pairs]
     mean = math.fsum(values) / len(values)
-    weighted = math.fsum(value**power * size for value, size in zip(values, sizes, strict=True)) / sum(sizes)
+    pooled = [value * value if power == 2 else value for value in values]  # ** would raise where * gives infinity
+    weighted = math.fsum(value * size for value, size in zip(pooled, sizes, strict=True)) / sum(sizes)
     from_worst = sorted(values, reverse=worst_is == "largest")
     return Summary(
         weighted=weighted if power == 1 else weighted ** (1 / power),
         mean=mean,
-        std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
+        std=math.sqrt(math.fsum((value - mean) * (value - mean) for value in values) / len(values)),
         bottom_decile=from_worst[len(values) // 10],
         worst=from_worst[0],
     )
@@ -128,11 +129,8 @@ class Comparison:
 
 def compare(scores: Sequence[ClientScore], reference: Sequence[ClientScore], *, metric: str = "accuracy") -> Comparison:
     """Count clients by the sign of their difference to the reference."""
-    sign = -1 if metric in SMALLER_IS_BETTER else 1
     before = {score.client: score.values[metric] for score in reference}
-    changes = [sign * (score.values[metric] - before[score.client]) for score in scores if score.client in before]
-    return Comparison(
-        helped=sum(change > 0 for change in changes),
-        hurt=sum(change < 0 for change in changes),
-        same=sum(change == 0 for change in changes),
-    )
+    pairs = [(score.values[metric], before[score.client]) for score in scores if score.client in before]
+    more, less = sum(now > then for now, then in pairs), sum(now < then for now, then in pairs)
+    helped, hurt = (less, more) if metric in SMALLER_IS_BETTER else (more, less)
+    return Comparison(helped=helped, hurt=hurt, same=sum(now == then for now, then in pairs))

@@ -13,6 +13,7 @@ from plures.core.context import Population
 from plures.core.goals import Goal
 from plures.core.method import View, own_parameters
 from plures.core.program import Program
+from plures.core.task import Loss
 from plures.core.types import RESET_BUFFERS, Batch, Params, is_constant
 from plures.evaluate.buffers import estimated_buffers
 from plures.evaluate.forgetting import forgetting
@@ -49,8 +50,12 @@ class Answers(NamedTuple):
 class Scorer:
     """Puts models to clients' examples."""
 
-    def __init__(self, program: Program, clients: Clients, goal: Goal, *, forgetting: bool = False) -> None:
+    def __init__(
+        self, program: Program, clients: Clients, goal: Goal, *, forgetting: bool = False, loss: Loss | None = None
+    ) -> None:
         self.program, self.clients, self.goal = program, clients, goal
+        self.loss = loss or program.loss
+        """By default that of training."""
         self.forgetting = forgetting
         """Whether accuracy is also told apart for classes that the client has trained on and others."""
 
@@ -116,7 +121,7 @@ class Scorer:
     def _scored(self, client: int, answers: Answers) -> ClientScore:
         with torch.inference_mode():
             values = {name: metric(*answers) for name, metric in self.goal.metrics.items()}
-            values["loss"] = float(self.program.loss(*answers))
+            values["loss"] = float(self.loss(*answers))
             values = {name: counted(name, value) for name, value in values.items()}
             if self.forgetting:
                 values |= forgetting(*answers, self.clients.client(client).targets["train"])

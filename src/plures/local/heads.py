@@ -68,6 +68,7 @@ def on_features(problem: Problem) -> HeadProblem:
         visit=replace(problem.visit, data=data),
         binding=problem.binding,
         params=problem.params,
+        stepping=problem.stepping,
         weight=weight,
         bias=bias,
     )

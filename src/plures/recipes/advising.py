@@ -11,7 +11,7 @@ from typing import Any
 
 import tomli_w
 
-from plures.core.errors import InvalidInput
+from plures.core.errors import Diverged, InvalidInput
 from plures.core.types import stays
 from plures.evaluate import compare
 from plures.methods import find_method
@@ -20,10 +20,11 @@ from plures.recipes.experiment import Experiment, Pipeline, PretrainTable
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
-from plures.recipes.study import COMMON_OPTIONS
+from plures.recipes.study import COMMON_OPTIONS, needs_a_part
 from plures.recipes.watching import Watcher
 
 ROUNDS, PRETRAIN = 10, 20
+ADVICE = "advice.json"
 REFERENCE = "nothing"
 """The shared model, trained on for as long as the others."""
 
@@ -104,15 +105,27 @@ def advise(
 
     reference = runs_of(REFERENCE, candidate_of(base, Candidate(part=REFERENCE, method="fedavg")))
     found = [told(REFERENCE, reference, reference, "")]
-    found += ranked(
-        Advice(part=part.part, skipped=one)
-        if isinstance(one, str)
-        else told(part.part, runs_of(part.part, one), reference, lines_of(part, one))
-        for part, one in wanted
-    )
-    rows = [advice.as_json() for advice in found]
-    (out / "advice.json").write_text(as_json_text(rows, indent=2) + "\n", encoding="utf-8")
+    for part, one in wanted:
+        found.append(tried_part(part, one, reference, runs_of))
+        found = [found[0], *ranked(found[1:])]
+        rows = [advice.as_json() for advice in found]
+        (out / ADVICE).write_text(as_json_text(rows, indent=2) + "\n", encoding="utf-8")
     return found
+
+
+def tried_part(
+    part: Candidate,
+    one: Experiment | str,
+    reference: Sequence[RunResult],
+    runs_of: Callable[[str, Experiment], list[RunResult]],
+) -> Advice:
+    """One part; a run that diverges tells against the part, not against the others."""
+    if isinstance(one, str):
+        return Advice(part=part.part, skipped=one)
+    try:
+        return told(part.part, runs_of(part.part, one), reference, lines_of(part, one))
+    except Diverged as error:
+        return Advice(part=part.part, skipped=f"It diverged: {error}")
 
 
 def with_stages(experiment: Experiment, out: Path, rounds: int, pretrain: int) -> Experiment:
@@ -173,8 +186,7 @@ def candidate_of(base: Experiment, candidate: Candidate) -> Experiment:
 
 
 def takes_a_part(experiment: Experiment) -> bool:
-    parameters = inspect.signature(named_method(experiment.method).make).parameters
-    return "personal" in parameters and parameters["personal"].default is not None
+    return needs_a_part(inspect.signature(named_method(experiment.method).make).parameters)
 
 
 def without_part(experiment: Experiment) -> dict[str, Any]:
@@ -218,22 +230,21 @@ def sizes_of(result: RunResult) -> tuple[int, int]:
     return sum(size for name, size in sizes.items() if stays(binding.parts[name])), sum(sizes.values())
 
 
-def ranked(found: Iterator[Advice]) -> list[Advice]:
-    """By gain per parameter; what was not tried comes last."""
-    rows = list(found)
+def ranked(rows: Sequence[Advice]) -> list[Advice]:
+    """By gain per parameter; what has none comes last."""
     done = [row for row in rows if row.per_thousand_parameters is not None]
     done.sort(key=lambda row: -(row.per_thousand_parameters or 0.0))
     return [*done, *(row for row in rows if row not in done)]
 
 
 def lines_of(candidate: Candidate, one: Experiment) -> str:
-    """Keys of a file that make this part personal, from a shared model as here."""
-    table: dict[str, Any] = {"method": one.method}
+    """Keys of a file that make this part personal, from a shared model as here; options of other methods go."""
+    table: dict[str, Any] = {"method": one.method, "method_options": one.method_options}
     if candidate.personal is not None:
         table["split"] = {"personal": candidate.personal}
     if candidate.adapters is not None:
         table["model"] = {"adapters": candidate.adapters}
     assert one.pipeline is not None
     assert one.pipeline.pretrain is not None
-    table["pipeline"] = {"pretrain": one.pipeline.pretrain.model_dump(include={"method", "rounds"})}
-    return tomli_w.dumps(table).strip()
+    table["pipeline"] = {"pretrain": one.pipeline.pretrain.model_dump()}
+    return tomli_w.dumps({key: value for key, value in table.items() if value}).strip()

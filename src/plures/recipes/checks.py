@@ -116,6 +116,10 @@ def check_plan(plan: EvaluationPlan, federation: Federation) -> None:
     check_count("every of the evaluation", plan.every, least=1)
     for target in plan.targets:
         check_rate("a target of the evaluation", target)
+        if target > 1 and federation.goal.judged_by == "accuracy":
+            raise InvalidConfig(
+                f"targets of the evaluation has {target:g}: an accuracy is a share, at most 1. Give 0.8."
+            )
     more = (*MORE_METRICS[federation.goal.name], *([FORGETTING] if federation.goal.name == "classification" else []))
     for what, given, known in (
         ("splits", plan.splits, SPLITS),

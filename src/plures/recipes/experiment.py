@@ -168,7 +168,7 @@ class Experiment(Table):
     rounds: int = Field(default=50, ge=0)
     cohort: int | float | Literal["all"] = "all"
     seed: int = 0
-    engine: str = "sequential"
+    engine: str = "auto"
     device: str = "cpu"
     loss: str | None = None
     """A function "package.module:name" of (output, targets); None: that of the data's goal."""

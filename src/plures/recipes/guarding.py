@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from plures.core.context import Server
 from plures.core.errors import InvalidConfig, RunFolderError
 from plures.core.program import Program
 from plures.core.rates import check_rate
+from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import Evaluator, ModelKind, SplitName
 from plures.evaluate.guard import Fallback, Guard
 from plures.recipes.plan import EvaluationPlan, GuardPlan
 from plures.report import records
 
-LoadRun = Callable[[Path], tuple[Program, Any]]
-"""From a run folder to its program, without any state, and its shared part."""
+LoadRun = Callable[[Path, str], tuple[Program, Params]]
+"""From a run folder and a device to its program there, without any state, and its shared part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +59,20 @@ def guarding_of(
             f"{name} is judged by its shared model, so there is nothing to guard. Remove guard, or choose a method "
             "that gives clients models of their own."
         )
-    fallback = named_fallback(guard, federation, load) or (None if program.has_global_model() else pretrained)
+    fallback = named_fallback(guard, federation, load, str(program.device)) or (
+        None if program.has_global_model() else pretrained
+    )
     if fallback is None and not program.has_global_model():
         raise InvalidConfig(
-            f"A guard needs a shared model to fall back on, but with {name} some of it is personal. Give [evaluation] "
+            f"A guard needs a shared model to fall back on, but with {name} some of it is personal (layers, or running "
+            "statistics with buffers = 'personal'). Give [evaluation] "
             'guard = {against = "RUN"}, the folder of a finished fedavg run on the same data, or a [pipeline] with a '
             "pretrain stage."
         )
     return Guarding(plan=guard, kind=kind, fallback=fallback)
 
 
-def named_fallback(guard: GuardPlan, federation: Federation, load: LoadRun | None) -> Fallback | None:
+def named_fallback(guard: GuardPlan, federation: Federation, load: LoadRun | None, device: str) -> Fallback | None:
     """The shared model of a finished run on the same data."""
     if guard.against is None or isinstance(guard.against, Fallback):
         return guard.against
@@ -77,7 +80,7 @@ def named_fallback(guard: GuardPlan, federation: Federation, load: LoadRun | Non
     if load is None:
         raise InvalidConfig("From code, give the guard a Fallback of a run's program and shared part.")
     check_same_data(folder, federation)
-    program, shared = load(folder)
+    program, shared = load(folder, device)
     if not program.has_global_model():
         raise InvalidConfig(f"The run in {folder} has no whole shared model to fall back on: give one of fedavg.")
     return Fallback(program=program, shared=shared, name=str(folder))

@@ -101,6 +101,9 @@ class Looker:
         if guard is not None:
             found.add_choices(guard, self.goal.judged_by)
         if last and self.of_newcomers is not None:
+            # Participants are scored after the same fine-tuning, to be compared with.
+            own = [model for model in newcomer_models(self.program) if model not in self.models]
+            found.evaluations += self.evaluator.evaluate(server, own, self.plan.splits)
             found.evaluations += self.of_newcomers.evaluate(server, newcomer_models(self.program), self.plan.splits)
         if self.plan.diagnostics:
             found.diagnostics = self.diagnostics.measure(server)

@@ -86,7 +86,10 @@ def rehearse(experiment: Experiment, table: PretrainTable) -> None:
     start = build(first)
     program = make_program(start.method, start.networks, start.federation, seed=first.seed)
     if not program.has_global_model():
-        raise InvalidConfig(f"[pipeline] pretrain needs a method that shares its whole model, not {table.method}.")
+        personal = " with buffers = 'personal'" if experiment.split.buffers == "personal" else ""
+        raise InvalidConfig(
+            f"[pipeline] pretrain needs a method that shares its whole model, not {table.method}{personal}."
+        )
     built = build(experiment, of_network(program, program.initial_shared()))
     assert experiment.pipeline is not None
     method = with_tuning(built, experiment.pipeline.tune, experiment.rounds)
@@ -113,7 +116,7 @@ def pretrained(
     """Stage (a): trained now, or taken from an earlier run of the same configuration."""
     first = pretraining(experiment, table)
     built = build(first)
-    program = make_program(built.method, built.networks, built.federation, seed=first.seed)
+    program = make_program(built.method, built.networks, built.federation, seed=first.seed, device=experiment.device)
     folder = None if out is None else Path(kept_under(experiment)) / key_of(built)
     if folder is not None and is_finished(folder):
         return Fallback(program=program, shared=load_shared(folder, program), name=STAGE_A), kept_stage(folder)

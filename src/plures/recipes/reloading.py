@@ -13,11 +13,11 @@ from plures.recipes.warm_start import load_weights
 from plures.report import records
 
 
-def load_run(folder: Path) -> tuple[Program, Params]:
-    """A run's program, without any client's state, and its shared part."""
+def load_run(folder: Path, device: str) -> tuple[Program, Params]:
+    """A run's program on a device, without any client's state, and its shared part."""
     experiment = load_experiment(folder / records.EXPERIMENT)
     built = build(experiment)
-    program = make_program(built.method, built.networks, built.federation, seed=experiment.seed)
+    program = make_program(built.method, built.networks, built.federation, seed=experiment.seed, device=device)
     return program, load_shared(folder, program)
 
 

@@ -81,9 +81,12 @@ class RunResult:
 
     @property
     def gap(self) -> NewcomerGap | None:
-        """How much worse newcomers fare than participants; None without newcomers, or before they were looked at."""
-        own = f"{self.headline}/test/{self.metric}"
-        theirs = f"newcomers/{'global' if self.headline == 'global' else 'finetuned'}/test/{self.metric}"
+        """How much worse newcomers fare than participants; None without newcomers, or before they were looked at.
+
+        Like is compared with like: shared models, or models after the same fine-tuning.
+        """
+        kind = "global" if self.headline == "global" else "finetuned"
+        own, theirs = f"{kind}/test/{self.metric}", f"newcomers/{kind}/test/{self.metric}"
         if self.newcomers is None or own not in self.metrics or theirs not in self.metrics:
             return None
         sign = 1 if self.federation.goal.larger_is_better else -1
@@ -99,8 +102,13 @@ class RunResult:
     def personal_model(self, client: int | str, model: ModelKind | None = None) -> nn.Module:
         """A client's network as an ordinary module, ready to use: the model that the method is judged by.
 
-        `model` asks for another: "personal" without fine-tuning, "finetuned" after it, or "global".
+        `model` asks for another: "personal" without fine-tuning, "finetuned" after it, or "global". What a client chose
+        under a guard is in choices.csv.gz, and in `guard`.
         """
+        if model == "guarded":
+            raise InvalidConfig(
+                "A guarded model is the client's own or the shared one: ask for that which it chose (choices.csv.gz)."
+            )
         number = client if isinstance(client, int) else number_of(self.federation, client)
         evaluator = Evaluator(self.program, self.federation, self.store, self.federation.goal)
         binding = self.program.binding(number)

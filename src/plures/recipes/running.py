@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from plures.core.context import Engine
-from plures.core.errors import InvalidConfig, RunFolderError, did_you_mean
+from plures.core.errors import InvalidConfig, RunFolderError
 from plures.core.goals import without_broadcasting
 from plures.core.loop import start, train
 from plures.core.method import Method
@@ -20,13 +20,13 @@ from plures.core.task import Loss
 from plures.core.wire import Wire
 from plures.data import Federation
 from plures.data.joining import everyone
-from plures.engines.sequential import Sequential
 from plures.evaluate.guard import Fallback
 from plures.methods import find_method
 from plures.models import AnyModel, as_networks
 from plures.participation import Sampler, as_sampler
 from plures.recipes.capacities import affordable
 from plures.recipes.checks import check_arguments, check_device, check_run
+from plures.recipes.engines import TRIAL, check_engine, find_engine
 from plures.recipes.folder import RunFolder
 from plures.recipes.guarding import LoadRun, guarding_of
 from plures.recipes.looking import headline_of
@@ -37,8 +37,6 @@ from plures.recipes.watching import Silence, Watcher
 from plures.report import records
 from plures.wire import Codec
 
-ENGINES: dict[str, type[Sequential]] = {"sequential": Sequential}
-
 
 def run(
     method: Method | str,
@@ -48,7 +46,7 @@ def run(
     rounds: int = 50,
     cohort: Literal["all"] | int | float | Sampler = "all",
     seed: int = 0,
-    engine: str | Engine = "sequential",
+    engine: str | Engine = "auto",
     device: str = "cpu",
     loss: Loss | None = None,
     evaluation: EvaluationPlan | None = None,
@@ -81,7 +79,8 @@ def run(
     check_device(device)
     check_wire(wire)
     program = make_program(method, as_networks(model), federation, seed=seed, device=device, wire=wire, loss=loss)
-    sampler, chosen, plan = as_sampler(cohort), find_engine(engine), evaluation or EvaluationPlan()
+    check_engine(engine)
+    sampler, plan = as_sampler(cohort), evaluation or EvaluationPlan()
     check_run(
         program,
         federation,
@@ -95,13 +94,17 @@ def run(
     if capacity is not None:
         program.capacity_of = affordable(program, capacity, everyone(federation, newcomers).num_clients)
     guarding = guarding_of(plan, program, federation, headline_of(program), pretrained=pretrained, load=load)
+    with one_thread():
+        chosen = find_engine(engine, program, federation, sampler)
+    program.stepping = getattr(chosen.engine, "stepping", None)
     facts: dict[str, Any] = {
         "method": method.name,
         "seed": seed,
         "rounds": rounds,
         "clients": federation.num_clients,
         "cohort": cohort if isinstance(cohort, str | int | float) else repr(cohort),
-        "engine": chosen.name,
+        "engine": chosen.engine.name,
+        "engine_reason": chosen.reason,
         **(notes or {}),
     }
     recorder = Recorder(
@@ -111,11 +114,11 @@ def run(
         title=title,
         rounds=rounds,
         facts=facts,
-        folder=open_folder(out, configuration),
+        folder=open_folder(out, with_engine(configuration, engine, chosen.engine)),
         newcomers=newcomers,
         guarding=guarding,
     )
-    return play(recorder, sampler, chosen, watcher or Silence())
+    return play(recorder, sampler, chosen.engine, watcher or Silence())
 
 
 def make_program(
@@ -142,6 +145,13 @@ def make_program(
     )
 
 
+def with_engine(configuration: str | None, asked: str | Engine, chosen: Engine) -> str | None:
+    """What a trial chose is written down, so that the run can be repeated without one."""
+    if configuration is None or asked != TRIAL:
+        return configuration
+    return configuration.replace(f'engine = "{TRIAL}"', f'engine = "{chosen.name}"', 1)
+
+
 def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder | None:
     if out is None:
         return None
@@ -156,14 +166,6 @@ def check_wire(wire: object) -> None:
         raise InvalidConfig(
             f"wire is {wire!r:.80}, a {type(wire).__name__}: give a wire, such as plures.wire.Codec(upload='int8')."
         )
-
-
-def find_engine(engine: str | Engine) -> Engine:
-    if not isinstance(engine, str):
-        return engine
-    if engine not in ENGINES:
-        raise InvalidConfig(f"There is no engine '{engine}'. {did_you_mean(engine, ENGINES)}")
-    return ENGINES[engine]()
 
 
 @contextmanager

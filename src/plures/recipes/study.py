@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from plures.core.errors import InvalidConfig, InvalidInput
 from plures.recipes.build import build, named_method
 from plures.recipes.checks import check_run
-from plures.recipes.experiment import Experiment
+from plures.recipes.experiment import Experiment, Model
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
@@ -51,6 +51,8 @@ def run_members(
     """Run the experiment and the methods beside it under every seed; what has finished is told in study.json."""
     check_seeds(seeds)
     wanted = {experiment.method.rpartition(":")[2]: experiment}
+    if set(beside) & set(wanted):
+        raise InvalidConfig(f"{', '.join(wanted)} is the experiment's own method: name others beside it.")
     wanted |= {method: beside_of(experiment, method) for method in beside if method not in wanted}
     for label, one in wanted.items():
         check_ahead(label, one)
@@ -75,8 +77,8 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def beside_of(experiment: Experiment, method: str) -> Experiment:
     """The same data, network, cohorts and number of rounds for another method.
 
-    It takes over what local work is like; all else is its own default. Where the experiment has a stage before its
-    rounds, those count too, and the network has no adapters.
+    It takes over what local work is like, and the personal part with its adapters if it has one to choose; all else is
+    its own default. Where the experiment has a stage before its rounds, those count too.
     """
     known = inspect.signature(named_method(method).make).parameters
     given = {name: value for name, value in experiment.method_options.items() if name in COMMON_OPTIONS}
@@ -85,7 +87,7 @@ def beside_of(experiment: Experiment, method: str) -> Experiment:
         "method": method,
         "rounds": experiment.rounds + (0 if pretrain is None else pretrain.rounds),
         "method_options": {name: value for name, value in given.items() if name in known},
-        "model": experiment.model.model_copy(update={"adapters": None, "input_dropout": None}),
+        "model": experiment.model if needs_a_part(known) else without_adapters(experiment.model),
         "split": type(experiment.split)(
             personal=experiment.split.personal if needs_a_part(known) else None,
             buffers=experiment.split.buffers if "buffers" in known else None,
@@ -99,6 +101,10 @@ def beside_of(experiment: Experiment, method: str) -> Experiment:
         "out": None,
     }
     return experiment.model_copy(update=changes)
+
+
+def without_adapters(model: Model) -> Model:
+    return model.model_copy(update={"adapters": None, "input_dropout": None})
 
 
 def needs_a_part(options: Any) -> bool:

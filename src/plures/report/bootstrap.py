@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from plures.report.infinite import Floats, mean
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -37,13 +36,20 @@ class Interval:
 
 def pooled(values: Floats, examples: Floats, power: int = 1) -> Floats:
     """Clients (the last dimension) as if their examples were one set."""
-    mean: Floats = (values**power) @ examples / examples.sum()
-    return mean if power == 1 else mean ** (1 / power)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Floats = (values**power) @ examples / examples.sum()
+    return found if power == 1 else found ** (1 / power)
 
 
 def mean_difference(own: Floats, reference: Floats, examples: Floats, power: int = 1) -> float:
     """Of arrays (seeds, clients): the pooled difference of each seed, averaged over seeds."""
-    return float(np.mean(pooled(own, examples, power) - pooled(reference, examples, power)))
+    return mean(pooled_differences(own, reference, examples, power))
+
+
+def pooled_differences(own: Floats, reference: Floats, examples: Floats, power: int = 1) -> Floats:
+    """One for each seed; NaN where both are infinite: what they differ by is not known."""
+    with np.errstate(invalid="ignore"):
+        return pooled(own, examples, power) - pooled(reference, examples, power)
 
 
 def crossed_interval(
@@ -54,10 +60,15 @@ def crossed_interval(
     power: int = 1,
     resamples: int = RESAMPLES,
     level: float = LEVEL,
-) -> Interval:
-    """The interval of the mean difference. With one seed, only clients are drawn; the two of a pair stay together."""
+) -> Interval | None:
+    """The interval of the mean difference. With one seed, only clients are drawn; the two of a pair stay together.
+
+    None where a value is infinite: there is no finite interval then.
+    """
     resamples = max(min(resamples, MOST_DRAWS // own.shape[1]), min(resamples, RESAMPLES // 10))
     found = resampled_differences(own, reference, examples, power=power, resamples=resamples)
+    if not np.isfinite(found).all():
+        return None
     if np.ptp(found) <= 1e-12 * np.abs(np.concatenate([own, reference])).max():  # nothing varies but rounding
         found[:] = mean_difference(own, reference, examples, power)
     tail = 50 * (1 - level)
@@ -70,15 +81,17 @@ def resampled_differences(own: Floats, reference: Floats, examples: Floats, *, p
     draws = np.random.default_rng(KEY)
     num_seeds, num_clients = own.shape
     seeds = draws.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=resamples) / num_seeds
-    sides = np.concatenate([own, reference]) ** power * examples
+    with np.errstate(over="ignore"):
+        sides = np.concatenate([own, reference]) ** power * examples
     found = np.empty(resamples)
     step = max(1, AT_ONCE // num_clients)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
         counts = multinomial_counts(draws, stop - start, num_clients)
-        values = (counts @ sides.T / (counts @ examples)[:, None]) ** (1 / power)
-        differences = values[:, :num_seeds] - values[:, num_seeds:]
-        found[start:stop] = (seeds[start:stop] * differences).sum(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = (counts @ sides.T / (counts @ examples)[:, None]) ** (1 / power)
+            differences = values[:, :num_seeds] - values[:, num_seeds:]
+            found[start:stop] = (seeds[start:stop] * differences).sum(axis=1)
     return found
 
 

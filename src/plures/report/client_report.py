@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from plures.core.errors import InvalidConfig, did_you_mean
-from plures.report.bootstrap import Floats
 from plures.report.client_scores import ClientScores, Numbers
 from plures.report.clients import ClientReport, ClientRow, overview_of
 from plures.report.comparing import SPLITS, Asked, ScoresBySplit, no_scores_text, other_model, scores_of
+from plures.report.infinite import Floats
 from plures.report.pairing import Pairing, aligned, pair
 from plures.report.population import Member, read_population
 from plures.report.references import STAGE_A, stage_a, usual_reference
@@ -129,7 +129,7 @@ def facts_of(scores: ClientScores) -> dict[int, tuple[str, int]]:
 def mean_over_seeds(scores: Sequence[ClientScores], metric: str, everybody: Numbers) -> Floats:
     """Of the seeds that have a value; NaN where none has."""
     table = np.stack([aligned(one, metric, everybody) for one in scores if metric in one.values])
-    known = np.isfinite(table)
+    known = ~np.isnan(table)
     totals, counts = np.where(known, table, 0.0).sum(axis=0), known.sum(axis=0)
     return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 

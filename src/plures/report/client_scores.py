@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from plures.core.errors import RunFolderError
 from plures.report import records
+from plures.report.infinite import Floats
 from plures.report.studies import reading
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
@@ -60,8 +61,13 @@ class _Latest:
         )
 
 
-def read_scores(folder: Path, model: str, splits: Sequence[str], metrics: Sequence[str]) -> dict[str, ClientScores]:
-    """Of each split that was scored; of the metrics, the first and those of the others that were recorded."""
+def read_scores(
+    folder: Path, model: str, splits: Sequence[str], metrics: Sequence[str], *, until: float = math.inf
+) -> dict[str, ClientScores]:
+    """Of each split that was scored; of the metrics, the first and those of the others that were recorded.
+
+    Rounds after `until` are not looked at.
+    """
     path = folder / records.CLIENTS
     if not path.is_file():
         raise RunFolderError(f"{folder} has no {records.CLIENTS}: its clients cannot be compared.")
@@ -73,17 +79,17 @@ def read_scores(folder: Path, model: str, splits: Sequence[str], metrics: Sequen
             latest = {split: _Latest() for split in splits}
             columns = [heading.index(name) for name in (*records.CLIENT_COLUMNS, *known)]
             for row in rows:
-                take(row, columns, model, latest)
+                take(row, columns, model, latest, until)
     except (EOFError, zlib.error, csv.Error, IndexError) as error:
         raise RunFolderError(f"{path} is damaged: {error}.") from error
     return {split: rows.scores(known) for split, rows in latest.items() if rows.clients}
 
 
-def take(row: Sequence[str], columns: Sequence[int], model: str, latest: dict[str, _Latest]) -> None:
+def take(row: Sequence[str], columns: Sequence[int], model: str, latest: dict[str, _Latest], until: float) -> None:
     """Keep a row of the model if no later round is known."""
     round, client, name, kind, split, examples, *values = (row[column] for column in columns)
     kept = latest.get(split)
-    if kind != model or kept is None or int(round) < kept.round:
+    if kind != model or kept is None or not kept.round <= int(round) <= until:
         return
     if int(round) > kept.round:
         kept = latest[split] = _Latest(round=int(round))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rich.table import Table
@@ -74,6 +75,9 @@ def summary_lines(report: ClientReport) -> list[str]:
     if report.overview is not None:
         lines.append(overview_line(report.overview, digits))
     lines += [deltas_line(report, split, deltas, digits) for split, deltas in report.deltas.items()]
+    unknown = sum(math.isnan(row.values[report.metric]) for row in report.rows)
+    if unknown:
+        lines.append(f"Without {report.metric}, and so not counted: {unknown}")
     if report.without:
         lines.append(f"Not in the table, without {report.split} examples: {report.without}")
     return lines
@@ -100,7 +104,8 @@ def title(report: ClientReport) -> str:
 def deltas_line(report: ClientReport, split: str, deltas: ClientDeltas, digits: Digits) -> str:
     quartiles = (deltas.min, deltas.lower_quartile, deltas.median, deltas.upper_quartile, deltas.max)
     mixed = f" ({deltas.sign_changes} change with the seed)" if len(report.paired_seeds) > 1 else ""
+    left_out = f"; left out, as they lack a value: {deltas.left_out}" if deltas.left_out else ""
     return (
         f"{split} against {report.reference}: {deltas.helped} helped, {deltas.hurt} hurt, {deltas.same} same{mixed}; "
-        f"min, quartiles, max of delta {' '.join(map(digits.signed, quartiles))}"
+        f"min, quartiles, max of delta {' '.join(map(digits.signed, quartiles))}{left_out}"
     )

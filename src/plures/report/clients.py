@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plures.core.errors import InvalidConfig, did_you_mean
-from plures.report.bootstrap import Floats
+from plures.report.infinite import Floats, mean, percentiles, std
 from plures.report.pairing import ClientDeltas
 from plures.report.population import Member, label_counts
 from plures.report.scales import SMALLER_IS_BETTER, direction
@@ -95,22 +95,22 @@ class ClientReport:
 
 
 def overview_of(values: Floats, metric: str) -> Overview | None:
-    """Of the clients that have a value."""
-    known = values[np.isfinite(values)]
+    """Of the clients that have a value, be it infinite."""
+    known = values[~np.isnan(values)]
     if not len(known):
         return None
     from_worst = np.sort(known)[:: direction(metric)]
-    quartiles = np.percentile(known, [25, 50, 75])
+    lower, median, upper = percentiles(known, [25, 50, 75])
     return Overview(
         clients=len(known),
-        mean=float(known.mean()),
-        std=float(known.std()),
+        mean=mean(known),
+        std=std(known),
         bottom_decile=float(from_worst[len(known) // 10]),
         worst=float(from_worst[0]),
         best=float(from_worst[-1]),
-        lower_quartile=float(quartiles[0]),
-        median=float(quartiles[1]),
-        upper_quartile=float(quartiles[2]),
+        lower_quartile=lower,
+        median=median,
+        upper_quartile=upper,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.table import Table
 from rich.text import Text
 
 from plures.report.comparison import Difference, OverSeeds, StudyComparison
-from plures.report.milestones import SHARE
 from plures.report.pairing import ClientDeltas
-from plures.report.references import STAGE_A
-from plures.report.scales import SMALLER_IS_BETTER, Digits, digits_of, in_percent
+from plures.report.scales import Digits, digits_of
 from plures.report.tables import readable_bytes
 
 NEW_LINE = "\n"
@@ -47,16 +47,18 @@ def mean_of(found: OverSeeds | None) -> float | None:
 
 
 def spread_text(found: OverSeeds | None, digits: Digits) -> str:
-    """Mean and std."""
-    if found is None or len(found.values) == 1:
+    """Mean and std; of infinite numbers there is no std."""
+    if found is None or len(found.values) == 1 or math.isinf(found.mean):
         return digits.plain(mean_of(found))
     return f"{digits.plain(found.mean)}{'' if is_percent(digits) else NEW_LINE}±{digits.plain(found.std)}"
 
 
 def difference_text(found: Difference | None, digits: Digits) -> str:
-    """The mean difference and its interval."""
+    """The mean difference and its interval; where a model overflows there is none."""
     if found is None:
         return "-"
+    if found.interval is None:
+        return f"{digits.signed(found.per_seed.mean)} [-]"
     ends = f"[{digits.signed(found.interval.low)} {digits.signed(found.interval.high)}]"
     return f"{digits.signed(found.per_seed.mean)}{' ' if is_percent(digits) else NEW_LINE}{ends}"
 
@@ -68,56 +70,6 @@ def is_percent(digits: Digits) -> bool:
 
 def counts_text(found: ClientDeltas) -> str:
     return f"{found.helped}/{found.hurt}"
-
-
-def legend(found: StudyComparison) -> str:
-    """What the columns are."""
-    better = ", smaller is better" if found.metric in SMALLER_IS_BETTER else ""
-    scale = ", percent" if in_percent(found.metric) else ""
-    who = "newcomers" if found.rows[0].model.startswith("newcomers/") else "clients"
-    rounds = "" if found.reference == STAGE_A else f"rounds: to {SHARE:g} of the end, over {found.reference}'s. "
-    return (
-        f"{found.metric}: {found.split} examples of all {who}, last round{scale}{better}; mean±std of n seeds (ddof "
-        f"0). chosen: in the round best on validation. low 10%: bottom decile of {who}. {difference_legend(found)}"
-        f"{rounds}sent: bytes. {models_text(found)}"
-    )
-
-
-def difference_legend(found: StudyComparison) -> str:
-    if all(row.label == found.reference for row in found.rows):
-        return ""
-    return (
-        f"difference: minus {found.reference}, {pairs_text(found)} [95% bootstrap over {over_what(found)}]. "
-        "+/-: clients helped/hurt. "
-    )
-
-
-def over_what(found: StudyComparison) -> str:
-    most = max((len(row.difference.seeds) for row in found.rows if row.difference is not None), default=0)
-    return "seeds and clients" if most > 1 else "clients only: one seed"
-
-
-def pairs_text(found: StudyComparison) -> str:
-    """On how many seeds both sides are; label by label where it differs."""
-    pairs = {
-        row.label: 0 if row.difference is None else len(row.difference.seeds)
-        for row in found.rows
-        if row.label != found.reference
-    }
-    if len(set(pairs.values())) > 1:
-        return "pairs of like seed: " + ", ".join(f"{label} {count}" for label, count in pairs.items())
-    count = next(iter(pairs.values()))
-    return f"{count} {'pair' if count == 1 else 'pairs'} of like seed"
-
-
-def models_text(found: StudyComparison) -> str:
-    """Which model is judged; of labels that differ, which is whose."""
-    models: dict[str, list[str]] = {}
-    for row in found.rows:
-        models.setdefault(row.model, []).append(row.label)
-    if len(models) == 1:
-        return f"Model: {next(iter(models))}."
-    return "Models: " + "; ".join(f"{model} ({', '.join(labels)})" for model, labels in models.items()) + "."
 
 
 def deltas_table(found: StudyComparison) -> Table:
@@ -134,11 +86,3 @@ def deltas_table(found: StudyComparison) -> Table:
             counts = (f"{counts_text(one)}/{one.same}", str(one.sign_changes))
             table.add_row(Text(row.label), SHORT.get(split, split), *counts, *map(digits.signed, numbers))
     return table
-
-
-def deltas_legend(found: StudyComparison) -> str:
-    scale = ", in percentage points" if in_percent(found.metric) else ""
-    return (
-        f"Each client's {found.metric} minus that with {found.reference}{scale}, averaged over seeds; all clients "
-        "count the same. +/-/=: helped/hurt/same. mixed: helped under one seed, hurt under another."
-    )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from plures.core.errors import InvalidConfig
 from plures.report import records
 from plures.report.client_scores import ClientScores, read_scores
-from plures.report.comparison import ComparedLabel, Difference, OverSeeds, Standing, StudyComparison
+from plures.report.comparison import ComparedLabel, Difference, OverSeeds, StudyComparison
 from plures.report.milestones import curve, relative_rounds, rounds_to_share
 from plures.report.pairing import pair
-from plures.report.references import STAGE_A, stage_a
+from plures.report.references import STAGE_A, stages_a
 from plures.report.scales import SMALLER_IS_BETTER
+from plures.report.spending import bytes_sent, ends_in_tuning, is_counted, rounds_before
+from plures.report.standings import last_summary, selected_summary, standing
 from plures.report.studies import RecordedRun, Series, is_finished, reading
 
 SPLITS = ("train", "validation", "test")
@@ -36,26 +39,61 @@ class Asked:
 
     def name_of(self, run: RecordedRun) -> str:
         """Of the metric, as in result.json."""
-        return f"{self.model_of(run)}/{self.split}/{run.metric}"
+        return f"{self.place_of(run)}/{run.metric}"
+
+    def place_of(self, run: RecordedRun) -> str:
+        """Model and split."""
+        return f"{self.model_of(run)}/{self.split}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A series, and what is asked about it; its clients are read when they are needed, and once."""
+
+    series: Series
+    asked: Asked
+
+    @property
+    def is_stage_a(self) -> bool:
+        return self.series.label == STAGE_A
+
+    @cached_property
+    def scores(self) -> ScoresBySplit:
+        return scores_of(self.series, self.asked)
 
 
 def compare_series(series: Sequence[Series], reference: Series | None, asked: Asked) -> StudyComparison:
     """Every series against the reference; without one, each against the stage (a) that it began with."""
-    if not any(asked.name_of(run) in run.result["metrics"] for one in series for run in one.runs.values()):
+    if not any(is_scored(one, asked) for one in series):
         raise InvalidConfig(no_scores_text(series[0].first, asked))
-    before = None if reference is None else scores_of(reference, asked)
     return StudyComparison(
         metric=series[0].first.metric,
         split=asked.split,
+        asked_model=asked.model,
         reference=STAGE_A if reference is None else reference.label,
         finished=all(is_finished(run) for one in series for run in one.runs.values()),
-        rows=tuple(
-            compared_label(
-                one, reference, scores_of(stage_a(one), other_model(asked)) if before is None else before, asked
-            )
-            for one in series
-        ),
+        rows=against_stage_a(series, asked) if reference is None else against_one(series, reference, asked),
     )
+
+
+def against_stage_a(series: Sequence[Series], asked: Asked) -> tuple[ComparedLabel, ...]:
+    firsts = [None if one is None else Judged(series=one, asked=other_model(asked)) for one in stages_a(series)]
+    return tuple(
+        compared_label(Judged(series=one, asked=asked), first) for one, first in zip(series, firsts, strict=True)
+    )
+
+
+def against_one(series: Sequence[Series], reference: Series, asked: Asked) -> tuple[ComparedLabel, ...]:
+    """A reference without the model that is asked for is judged by its own."""
+    has_model = any(asked.model_of(run) in run.models for run in reference.runs.values())
+    known = Judged(series=reference, asked=asked if has_model else other_model(asked))
+    return tuple(
+        compared_label(known if one is reference else Judged(series=one, asked=asked), known) for one in series
+    )
+
+
+def is_scored(series: Series, asked: Asked) -> bool:
+    return any(asked.name_of(run) in run.result["metrics"] for run in series.runs.values())
 
 
 def other_model(asked: Asked) -> Asked:
@@ -77,39 +115,37 @@ def scores_of(series: Series, asked: Asked, more: Sequence[str] = ()) -> ScoresB
     return found
 
 
-def compared_label(series: Series, reference: Series | None, before: ScoresBySplit, asked: Asked) -> ComparedLabel:
-    runs, first = list(series.runs.values()), series.first
-    itself = series is reference
+def compared_label(own: Judged, reference: Judged | None) -> ComparedLabel:
+    """One row; without a reference there are no differences."""
+    runs, asked = list(own.series.runs.values()), own.asked
+    other = None if own is reference else reference
     return ComparedLabel(
-        label=series.label,
-        method=str(first.result["method"]),
-        model=asked.model_of(first),
-        seeds=tuple(series.runs),
-        last=standing([run.result["metrics"].get(asked.name_of(run), {}) for run in runs]),
-        selected=standing([run.result["selected"]["metrics"].get(asked.name_of(run), {}) for run in runs]),
+        label=own.series.label,
+        method=str(own.series.first.result["method"]),
+        model=asked.model_of(own.series.first),
+        seeds=tuple(own.series.runs),
+        last=standing([last_summary(run, asked.place_of(run)) for run in runs]),
+        selected=standing([selected_summary(run, asked.place_of(run)) for run in runs]),
         selected_rounds=tuple(run.result["selected"]["round"] for run in runs),
-        difference=None if itself else difference(scores_of(series, asked), before, first.metric, asked.split),
-        relative_rounds=None if reference is None else rounds_over(series, reference, asked),
-        num_bytes=float(np.mean([run.result["cost"]["bytes_down"] + run.result["cost"]["bytes_up"] for run in runs])),
+        reference_model=None if other is None else other.asked.model_of(other.series.first),
+        difference=None if other is None else difference(own, other),
+        relative_rounds=None if reference is None or reference.is_stage_a else rounds_over(own, reference),
+        num_bytes=float(np.mean([bytes_sent(run) for run in runs])),
+        not_counted=tuple(run.seed for run in runs if not is_counted(run)),
+        scored_once=any(is_scored_once(run, asked) for run in runs),
     )
 
 
-def standing(metrics: Sequence[Mapping[str, float | None]]) -> Standing:
-    return Standing(
-        weighted=over_seeds([numbers.get("weighted") for numbers in metrics]),
-        bottom_decile=over_seeds([numbers.get("bottom_decile") for numbers in metrics]),
-        worst=over_seeds([numbers.get("worst") for numbers in metrics]),
-    )
+def is_scored_once(run: RecordedRun, asked: Asked) -> bool:
+    """Whether the model comes of fine-tuning at the end of a pipeline, with no scores of the chosen round."""
+    name = asked.name_of(run)
+    return ends_in_tuning(run) and name in run.result["metrics"] and name not in run.result["selected"]["metrics"]
 
 
-def over_seeds(values: Sequence[float | None]) -> OverSeeds | None:
-    """None as soon as one run has none: a mean of some seeds is not the mean of all."""
-    known = [value for value in values if value is not None]
-    return OverSeeds(values=tuple(known)) if known and len(known) == len(values) else None
-
-
-def difference(own: ScoresBySplit, before: ScoresBySplit, metric: str, split: str) -> Difference | None:
+def difference(one: Judged, other: Judged) -> Difference | None:
     """On one split, with what becomes of clients on every split that both sides have."""
+    metric, split = one.series.first.metric, one.asked.split
+    own, before = one.scores, other.scores
     pairings = {name: pair(own[name], before[name], metric) for name in SPLITS if name in own and name in before}
     main = pairings.get(split)
     if main is None:
@@ -124,12 +160,21 @@ def difference(own: ScoresBySplit, before: ScoresBySplit, metric: str, split: st
     )
 
 
-def rounds_over(series: Series, reference: Series, asked: Asked) -> float | None:
+def rounds_over(own: Judged, reference: Judged) -> float | None:
     """Rounds to a share of the final value over those of the reference, averaged over the seeds that have both."""
-    both = [(run, reference.runs[seed]) for seed, run in series.runs.items() if seed in reference.runs]
-    found = [relative_rounds(share_round(run, asked), share_round(other, asked)) for run, other in both]
+    others = reference.series.runs
+    both = [(run, others[seed]) for seed, run in own.series.runs.items() if seed in others]
+    found = [
+        relative_rounds(rounds_in_all(run, own.asked), rounds_in_all(other, reference.asked)) for run, other in both
+    ]
     known = [value for value in found if value is not None]
     return float(np.mean(known)) if known else None
+
+
+def rounds_in_all(run: RecordedRun, asked: Asked) -> int | None:
+    """Those of stage (a) before, then those to a share of the final value."""
+    found = share_round(run, asked)
+    return None if found is None else rounds_before(run) + found
 
 
 def share_round(run: RecordedRun, asked: Asked) -> int | None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from plures.report.bootstrap import Interval
+from plures.report.infinite import mean, std
 from plures.report.pairing import ClientDeltas
 from plures.report.scales import SMALLER_IS_BETTER, direction
 
@@ -21,12 +20,12 @@ class OverSeeds:
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.values))
+        return mean(self.values)
 
     @property
     def std(self) -> float:
         """Divided by their number (ddof 0)."""
-        return float(np.std(self.values))
+        return std(self.values)
 
     def as_json(self) -> dict[str, Any]:
         return {"mean": self.mean, "std": self.std, "values": list(self.values)}
@@ -52,7 +51,8 @@ class Difference:
     clients: int
     left_out: int
     per_seed: OverSeeds
-    interval: Interval
+    interval: Interval | None
+    """None where a model overflows."""
     deltas: Mapping[str, ClientDeltas]
     """By split, those that both sides have."""
 
@@ -63,7 +63,7 @@ class Difference:
             "clients": self.clients,
             "left_out": self.left_out,
             "per_seed": self.per_seed.as_json(),
-            "interval": self.interval.as_json(),
+            "interval": None if self.interval is None else self.interval.as_json(),
             "deltas": {split: deltas.as_json() for split, deltas in self.deltas.items()},
         }
 
@@ -80,10 +80,17 @@ class ComparedLabel:
     selected: Standing
     """In the rounds that are best on validation data."""
     selected_rounds: tuple[int | None, ...]
+    reference_model: str | None
+    """What it is compared with; None for the reference itself, and for a run without stage (a)."""
     difference: Difference | None
     """None for the reference itself, and where there is no pair."""
     relative_rounds: float | None
     num_bytes: float
+    """With those of stage (a)."""
+    not_counted: tuple[int, ...]
+    """Seeds whose stage (a) cannot be read, so that its bytes are missing."""
+    scored_once: bool
+    """Whether a pipeline ends in fine-tuning, so that there are no scores of an earlier round."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -93,9 +100,11 @@ class ComparedLabel:
             "seeds": list(self.seeds),
             "last": self.last.as_json(),
             "selected": self.selected.as_json() | {"rounds": list(self.selected_rounds)},
+            "reference_model": self.reference_model,
             "difference": None if self.difference is None else self.difference.as_json(),
             "relative_rounds": self.relative_rounds,
             "bytes": self.num_bytes,
+            "seeds_without_bytes_of_stage_a": list(self.not_counted),
         }
 
 
@@ -105,6 +114,8 @@ class StudyComparison:
 
     metric: str
     split: str
+    asked_model: str | None
+    """None: each label is judged by that of its method."""
     reference: str
     finished: bool
     rows: tuple[ComparedLabel, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ SHARE = 0.8
 
 
 def curve(rounds: Iterable[Mapping[str, Any]], metric: str) -> list[tuple[int, float]]:
-    """(round, value over all clients' examples) of every evaluated round."""
-    found = [(line["round"], line.get("metrics", {}).get(metric, {}).get("weighted")) for line in rounds]
-    return [(round, value) for round, value in found if value is not None]
+    """(round, value over all clients' examples) of every evaluated round; NaN where records could not hold it."""
+    found = [(line["round"], line.get("metrics", {}).get(metric)) for line in rounds]
+    values = [(round, numbers.get("weighted")) for round, numbers in found if numbers is not None]
+    return [(round, math.nan if value is None else value) for round, value in values]
 
 
 def rounds_to(values: Sequence[tuple[int, float]], target: float, *, smaller_is_better: bool = False) -> int | None:
@@ -24,8 +26,11 @@ def rounds_to(values: Sequence[tuple[int, float]], target: float, *, smaller_is_
 def rounds_to_share(
     values: Sequence[tuple[int, float]], share: float = SHARE, *, smaller_is_better: bool = False
 ) -> int | None:
-    """The first evaluated round that has a share of the last one's value; of an error, the last over the share."""
-    if not values:
+    """The first evaluated round that has a share of the last one's value; of an error, the last over the share.
+
+    None for a run that ends with an infinite error.
+    """
+    if not values or not math.isfinite(values[-1][1]):
         return None
     final = values[-1][1]
     return rounds_to(values, final / share if smaller_is_better else final * share, smaller_is_better=smaller_is_better)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plures.report.bootstrap import Floats, Interval, crossed_interval, mean_difference, pooled
+from plures.report.bootstrap import Interval, crossed_interval, mean_difference, pooled_differences
 from plures.report.client_scores import ClientScores, Numbers
+from plures.report.infinite import Floats, mean, mean_of_seeds, minus, percentiles
 from plures.report.scales import direction, power
 
 Flags = NDArray[np.bool_]
@@ -24,6 +25,8 @@ class ClientDeltas:
     """What becomes of clients that change from one series to the other: own minus reference, averaged over seeds."""
 
     clients: int
+    left_out: int
+    """Clients that lack a value somewhere."""
     helped: int
     hurt: int
     same: int
@@ -56,18 +59,17 @@ class Pairing:
 
     def seed_differences(self) -> Floats:
         """Of the pooled metric, one for each seed."""
-        scale = power(self.metric)
-        return pooled(self.own, self.examples, scale) - pooled(self.reference, self.examples, scale)
+        return pooled_differences(self.own, self.reference, self.examples, power(self.metric))
 
     def difference(self) -> float:
         return mean_difference(self.own, self.reference, self.examples, power(self.metric))
 
-    def interval(self) -> Interval:
+    def interval(self) -> Interval | None:
         return crossed_interval(self.own, self.reference, self.examples, power=power(self.metric))
 
     def client_differences(self) -> Floats:
         """Averaged over seeds; what the rounding of the records can explain is 0."""
-        found: Floats = (self.own - self.reference).mean(axis=0)
+        found = mean_of_seeds(minus(self.own, self.reference))
         if len(self.seeds) > 1:
             hidden = (half_a_digit(self.own) + half_a_digit(self.reference)).mean(axis=0)
             found[np.abs(found) <= hidden] = 0.0
@@ -75,32 +77,34 @@ class Pairing:
 
     def changing(self) -> Flags:
         """Whether each client is helped under one seed and hurt under another."""
-        differences = self.own - self.reference
+        differences = minus(self.own, self.reference)
         return np.logical_and((differences > 0).any(axis=0), (differences < 0).any(axis=0))
 
     def deltas(self) -> ClientDeltas:
         found = self.client_differences()
         gains = direction(self.metric) * found
-        low, *middle, high = np.percentile(found, [0, 25, 50, 75, 100])
+        low, *middle, high = percentiles(found, [0, 25, 50, 75, 100])
         return ClientDeltas(
             clients=len(found),
+            left_out=self.left_out,
             helped=int((gains > 0).sum()),
             hurt=int((gains < 0).sum()),
             same=int((gains == 0).sum()),
             sign_changes=int(self.changing().sum()),
-            min=float(low),
-            lower_quartile=float(middle[0]),
-            median=float(middle[1]),
-            upper_quartile=float(middle[2]),
-            max=float(high),
-            mean=float(found.mean()),
+            min=low,
+            lower_quartile=middle[0],
+            median=middle[1],
+            upper_quartile=middle[2],
+            max=high,
+            mean=mean(found),
         )
 
 
 def half_a_digit(values: Floats) -> Floats:
-    """The most by which a written number may be off."""
-    sizes = np.where(values == 0, 1.0, np.abs(values))
-    return np.where(values == 0, 0.0, 0.5 * 10.0 ** (np.floor(np.log10(sizes)) + 1 - WRITTEN_DIGITS))
+    """The most by which a written number may be off; nothing and infinity are exact."""
+    exact = (values == 0) | np.isinf(values)
+    sizes = np.where(exact, 1.0, np.abs(values))
+    return np.where(exact, 0.0, 0.5 * 10.0 ** (np.floor(np.log10(sizes)) + 1 - WRITTEN_DIGITS))
 
 
 def pair(own: Mapping[int, ClientScores], reference: Mapping[int, ClientScores], metric: str) -> Pairing | None:
@@ -111,7 +115,7 @@ def pair(own: Mapping[int, ClientScores], reference: Mapping[int, ClientScores],
         return None
     everybody = np.unique(np.concatenate([scores.clients for scores in sides]))
     table = np.stack([aligned(scores, metric, everybody) for scores in sides])
-    whole = np.isfinite(table).all(axis=0)
+    whole = ~np.isnan(table).any(axis=0)
     if not whole.any():
         return None
     examples = examples_of(sides[0], everybody[whole])

@@ -58,16 +58,37 @@ def with_folder(paths: Sequence[Path], series: list[Series], folder: Path) -> tu
 
 def stage_a(series: Series) -> Series:
     """The runs of stage (a) that a series of pipelines began with."""
-    runs = {seed: started_from(run) for seed, run in series.runs.items()}
+    if not any(map(has_stage_a, series.runs.values())):
+        raise InvalidConfig(no_stage_a_text(series))
+    runs = {seed: started_from(run) for seed, run in series.runs.items() if has_stage_a(run)}
     check_comparable([*series.runs.values(), *runs.values()])
     return Series(label=STAGE_A, runs=runs)
 
 
+def stages_a(series: Sequence[Series]) -> list[Series | None]:
+    """Stage (a) of each series, None for one that has none; refuses series of which none has."""
+    found = [stage_a(one) if any(map(has_stage_a, one.runs.values())) else None for one in series]
+    if not any(found):
+        raise InvalidConfig(no_stage_a_text(series[0]))
+    return found
+
+
+def has_stage_a(run: RecordedRun) -> bool:
+    return bool(folders_of_stage_a(run))
+
+
+def folders_of_stage_a(run: RecordedRun) -> list[str]:
+    stages = run.result.get("stages", [])
+    return [stage["folder"] for stage in stages if stage["stage"] == "pretrain" and stage["folder"]]
+
+
+def no_stage_a_text(series: Series) -> str:
+    return f"{series.first.folder} has no stage (a): it is no run of a [pipeline] with pretrain."
+
+
 def started_from(run: RecordedRun) -> RecordedRun:
-    stages = [stage for stage in run.result.get("stages", []) if stage["stage"] == "pretrain" and stage["folder"]]
-    if not stages:
-        raise InvalidConfig(f"{run.folder} has no stage (a): it is no run of a [pipeline] with pretrain.")
-    folder = Path(stages[0]["folder"])
+    """The run of stage (a), of one that has such."""
+    folder = Path(folders_of_stage_a(run)[0])
     places = [folder, *(parent / folder for parent in run.folder.resolve().parents)]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:

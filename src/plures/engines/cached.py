@@ -1,0 +1,38 @@
+"""One client after another in this process, with steps taken in place and frozen layers run once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from plures.core.client import Result, run_client
+from plures.core.method import Visit
+from plures.core.problem import Outcome, Problem, Watch
+from plures.core.program import Program
+from plures.engines.fused import fused_steps
+from plures.engines.prefix import behind_prefix
+
+
+def cached_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
+    """The steps of a phase behind what it does not move, where that pays."""
+    return fused_steps(behind(problem), watch)
+
+
+def behind(problem: Problem) -> Problem:
+    """The problem whose network is only what comes after the frozen layers; the same where there are none to skip."""
+    found = behind_prefix(problem)
+    return problem if isinstance(found, str) else found
+
+
+class Cached:
+    """Runs the cohort in order."""
+
+    name = "cached"
+    stepping = staticmethod(cached_steps)
+
+    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result]:
+        for visit in visits:
+            yield run_client(program.method, program.binding(visit.client), visit, stepping=self.stepping)
+
+    def map(self, work: Callable[[Visit], Any], visits: Iterable[Visit]) -> Iterator[Any]:
+        return map(work, visits)

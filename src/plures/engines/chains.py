@@ -1,0 +1,211 @@
+"""Networks that are a chain of linear layers and ReLU or tanh, trained by hand: no graph, steps straight into weights.
+
+A step of such a network is a dozen products of matrices; what autograd adds around them takes as long as they do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from plures.core.method import own_parameters
+from plures.core.problem import Outcome, Problem, eager_gradient
+from plures.core.types import Batch, Params
+from plures.local.optimizers import Sgd
+
+Bend = Literal["relu", "tanh", "none"]
+RELU = (F.relu, torch.relu, "relu", nn.ReLU)
+TANH = (torch.tanh, F.tanh, "tanh", nn.Tanh)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A linear layer, and what comes after it."""
+
+    weight: str
+    bias: str | None
+    bend: Bend
+
+
+Chain = tuple[Link, ...]
+_KNOWN: WeakKeyDictionary[nn.Module, Chain | None] = WeakKeyDictionary()
+
+
+def chain_of(module: nn.Module) -> Chain | None:
+    """The links of a network that is nothing but a chain; None of any other."""
+    if module not in _KNOWN:
+        _KNOWN[module] = traced_chain(module)
+    return _KNOWN[module]
+
+
+def traced_chain(module: nn.Module) -> Chain | None:
+    if any(has_hooks(layer) for layer in module.modules()):
+        return None
+    try:
+        graph = fx.Tracer().trace(module)
+    except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError, IndexError, KeyError):
+        return None  # not to be followed without running it
+    links: list[Link] = []
+    before: fx.Node | None = None
+    for node in graph.nodes:
+        if not follows(node, before):
+            return None
+        if node.op == "output":
+            break
+        if not linked(module, node, links):
+            return None
+        before = node
+    return tuple(links) or None
+
+
+def has_hooks(layer: nn.Module) -> bool:
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
+
+
+def follows(node: fx.Node, before: fx.Node | None) -> bool:
+    """Whether a step takes what the one before it gave, which nobody else takes, and no other step's."""
+    if node.op == "placeholder":
+        return before is None and len(node.users) == 1
+    return node.all_input_nodes == [before] and (node.op == "output" or len(node.users) == 1)
+
+
+def linked(module: nn.Module, node: fx.Node, links: list[Link]) -> bool:
+    """Add one step to the chain, if it is of a known kind."""
+    kind: Any = module.get_submodule(str(node.target)) if node.op == "call_module" else node.target
+    if node.op == "placeholder":
+        return True
+    if type(kind) is nn.Linear:
+        names = {name for name, _ in kind.named_parameters(recurse=False)}
+        path = f"{node.target}."
+        links.append(Link(weight=f"{path}weight", bias=f"{path}bias" if "bias" in names else None, bend="none"))
+        return "weight" in names
+    if is_flatten(node, kind):
+        return not links
+    bend: Bend = "relu" if is_one(kind, RELU) else "tanh" if is_one(kind, TANH) else "none"
+    if bend == "none" or not links or links[-1].bend != "none":
+        return type(kind) is nn.Identity
+    links[-1] = Link(weight=links[-1].weight, bias=links[-1].bias, bend=bend)
+    return True
+
+
+def is_one(kind: Any, kinds: tuple[Any, ...]) -> bool:
+    return any(kind is one or kind == one or type(kind) is one for one in kinds)
+
+
+def is_flatten(node: fx.Node, kind: Any) -> bool:
+    """All but the first dimension into one."""
+    if type(kind) is nn.Flatten:
+        return (kind.start_dim, kind.end_dim) == (1, -1)
+    return (kind in ("flatten", torch.flatten)) and node.args[1:] in ((1,), (1, -1)) and not node.kwargs
+
+
+def chain_steps(problem: Problem) -> Outcome | None:
+    """The steps of a phase on a chain; None where it is none, or the phase asks for more than plain steps."""
+    phase, task = problem.phase, problem.binding.task
+    plain = phase.view is own_parameters and phase.penalty is None and phase.observe is None and phase.clip_norm is None
+    if type(problem) is not Problem or not plain or problem.gradient is not eager_gradient:
+        return None
+    if task.loss_function is not F.cross_entropy or task.tied or task.buffers or not is_plain_sgd(problem):
+        return None
+    links = chain_of(task.module)
+    if links is None or problem.visit.data.targets.dim() != 1 or problem.visit.data.targets.is_floating_point():
+        return None
+    return trained(problem, links)
+
+
+def is_plain_sgd(problem: Problem) -> bool:
+    return all(type(rule) is Sgd and not rule.momentum for rule, _ in problem.optimizers())
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a parameter moves: times `keep`, plus `step` times its gradient."""
+
+    keep: float
+    step: float
+
+
+def trained(problem: Problem, links: Chain) -> Outcome:
+    phase, visit = problem.phase, problem.visit
+    scale = phase.scale(visit.facts)
+    paces: dict[str, Pace] = {}
+    for rule, names in problem.optimizers():
+        lr, decay = rule.lr(visit.round), rule.weight_decay if isinstance(rule, Sgd) else 0.0
+        paces |= dict.fromkeys(names, Pace(1.0 - lr * decay, -lr * scale))
+    params = problem.params | {name: problem.params[name].clone() for name in paces}
+    steps = ChainSteps(links, params, paces)
+    losses: list[Tensor] = []
+    num_seen = 0
+    for batch in problem.batches():
+        losses.append(steps.take(batch))
+        num_seen += batch.num_examples
+        problem.taken.append(batch.num_examples)
+    mean_loss = torch.stack(losses).mean() if losses else torch.zeros(())
+    return Outcome(params, {}, mean_loss, num_seen / visit.data.num_examples)
+
+
+class ChainSteps:
+    """Forward, backward and the step, layer by layer, on parameters that are changed in place."""
+
+    def __init__(self, links: Chain, params: Params, paces: dict[str, Pace]) -> None:
+        self.links, self.params, self.paces = links, params, paces
+        moving = [number for number, link in enumerate(links) if link.weight in paces or link.bias in paces]
+        self.lowest = min(moving, default=len(links))
+        """Below it nothing moves, so no gradient is carried on."""
+        self.column = torch.empty(0)
+
+    def take(self, batch: Batch) -> Tensor:
+        inputs = self.forward(batch.inputs.flatten(1))
+        likely = torch.log_softmax(inputs.pop(), dim=1)
+        loss = F.nll_loss(likely, batch.targets)
+        error = likely.exp_()  # times the number of examples, by which steps are divided
+        error.scatter_add_(1, batch.targets.unsqueeze(1), self.minus(error))
+        self.backward(error, inputs, batch.num_examples)
+        return loss
+
+    def minus(self, like: Tensor) -> Tensor:
+        """One column of -1, kept for the next batch of that size."""
+        if len(self.column) != len(like):
+            self.column = like.new_full((len(like), 1), -1.0)
+        return self.column
+
+    def forward(self, inputs: Tensor) -> list[Tensor]:
+        """What each layer is given, and what the last one gives."""
+        found = [inputs]
+        for link in self.links:
+            weight, bias = self.params[link.weight], None if link.bias is None else self.params[link.bias]
+            output = F.linear(found[-1], weight, bias)
+            found.append(output.relu_() if link.bend == "relu" else output.tanh_() if link.bend == "tanh" else output)
+        return found
+
+    def backward(self, error: Tensor, inputs: list[Tensor], num_examples: int) -> None:
+        """From the error of the last layer down to the lowest that moves; each layer steps once it was passed."""
+        for number in range(len(self.links) - 1, self.lowest - 1, -1):
+            link = self.links[number]
+            if number < len(self.links) - 1:
+                self.unbend(error, inputs[number + 1], link.bend)
+            below = error @ self.params[link.weight] if number > self.lowest else error
+            self.step(link, error, inputs[number], num_examples)
+            error = below
+
+    def step(self, link: Link, error: Tensor, given: Tensor, num_examples: int) -> None:
+        pace = self.paces.get(link.weight)
+        if pace is not None:
+            alpha = pace.step / num_examples
+            self.params[link.weight].addmm_(error.T, given, beta=pace.keep, alpha=alpha)
+        pace = None if link.bias is None else self.paces.get(link.bias)
+        if pace is not None and link.bias is not None:
+            bias = self.params[link.bias] if pace.keep == 1.0 else self.params[link.bias].mul_(pace.keep)
+            bias.add_(error.sum(dim=0), alpha=pace.step / num_examples)
+
+    @staticmethod
+    def unbend(error: Tensor, output: Tensor, bend: Bend) -> None:
+        if bend == "relu":
+            error.mul_(output > 0)
+        elif bend == "tanh":
+            error.mul_(1 - output * output)
