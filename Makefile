@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --timeout 60 --retries 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format clean
+.PHONY: help demo test test-all check format bench clean
 
 help:  ## Show this list
 	@echo "Plures: personalised federated learning. Targets:"
@@ -33,6 +33,9 @@ check: $(STAMP)  ## Check format, style, types and import layers
 format: $(STAMP)  ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+bench: $(STAMP)  ## Measure the engines beside plain loops (a quiet quarter of an hour)
+	$(BIN)/python -m benchmarks.run $(ARGS)
 
 clean:  ## Remove caches and build output (.venv stays: remove it by hand)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -49,6 +49,15 @@ class Scaled(Written):
         return self.second(F.relu(2 * self.first(inputs)))
 
 
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.second(F.relu(self.first(F.relu(self.first(inputs)))))
+
+
 def hooked() -> nn.Module:
     module = nn.Sequential(nn.Linear(4, 3))
     module[0].register_forward_hook(lambda layer, given, output: 2 * output)
@@ -69,6 +78,8 @@ OTHERS = {
     "norm": lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3)),
     "convolutions": lambda: leaf_cnn(shape=(1, 28, 28), classes=10),
     "another bend": lambda: nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 3)),
+    "bent at the end": lambda: nn.Sequential(nn.Linear(4, 3), nn.ReLU()),
+    "a layer used twice": Twice,
     "bent at the start": lambda: nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
 }
 
@@ -146,6 +157,22 @@ def test_what_is_not_plain_is_stepped_in_place_to_the_same_numbers(method, monke
     assert_near(fast.shared, slow.shared, 1e-12)
     for client, state in slow.final.items():
         assert_near(fast.final[client], state, 1e-12)
+
+
+class Unused(Written):
+    """Has a parameter that the output does not depend on: weight decay moves it all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spare = nn.Parameter(torch.ones(3))
+
+
+def test_what_is_outside_of_the_chain_decays_too():
+    torch.manual_seed(3)
+    method, module = fedavg(budget=MINI, lr=sgd(0.3, weight_decay=0.2)), Unused().double()
+    fast, slow = (play(method, 1, module=module, engine=Steps(stepping)) for stepping in (fused_steps, plain_steps))
+    assert float(slow.shared["spare"][0]) < 1
+    assert_near(fast.shared, slow.shared, 1e-12)
 
 
 def test_in_single_precision_a_round_agrees_to_one_in_a_hundred_thousand():

@@ -217,6 +217,7 @@ def test_the_last_evaluated_round_is_kept_and_of_two_rows_the_later(tmp_path):
         gzip.compress(b"round,client,name,model,split,examples,accuracy\n" * 100)[:-12],
         b"",
     ],
+    ids=["no gzip", "too few columns", "no number", "a short row", "cut off", "empty"],
 )
 def test_a_damaged_file_of_clients_is_one_clear_error(tmp_path, content):
     (tmp_path / "clients.csv.gz").write_bytes(content)

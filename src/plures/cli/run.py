@@ -44,7 +44,7 @@ def run(
         typer.Option(metavar="METHOD", help="Also this method, on the same data and cohorts. Repeatable."),
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, trial, workers, cached or sequential.")
+        str | None, typer.Option(metavar="NAME", help="auto, trial, workers, cached, vectorised or sequential.")
     ] = None,
     out: Out = None,
     as_json: AsJson = False,

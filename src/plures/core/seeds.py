@@ -31,5 +31,9 @@ def generator(seed: int, purpose: str, *keys: Key) -> torch.Generator:
 def global_draws(seed: int, purpose: str, *keys: Key) -> Iterator[None]:
     """Key torch's global generator for code that can draw from nothing else (dropout, layer initialisation)."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(derive_seed(seed, purpose, *keys))
+        # Not torch.manual_seed: where there is no GPU, that writes down a stack trace each time.
+        number = derive_seed(seed, purpose, *keys)
+        torch.default_generator.manual_seed(number)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(number)
         yield

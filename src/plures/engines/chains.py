@@ -60,7 +60,10 @@ def traced_chain(module: nn.Module) -> Chain | None:
         if not linked(module, node, links):
             return None
         before = node
-    return tuple(links) or None
+    weights = [link.weight for link in links]
+    if not links or links[-1].bend != "none" or len(set(weights)) < len(weights):
+        return None  # a bend at the end, or a layer that is used twice
+    return tuple(links)
 
 
 def has_hooks(layer: nn.Module) -> bool:
@@ -113,9 +116,15 @@ def chain_steps(problem: Problem) -> Outcome | None:
     if task.loss_function is not F.cross_entropy or task.tied or task.buffers or not is_plain_sgd(problem):
         return None
     links = chain_of(task.module)
-    if links is None or problem.visit.data.targets.dim() != 1 or problem.visit.data.targets.is_floating_point():
+    if links is None or not set(problem.moving_names()) <= names_in(links):
+        return None
+    if problem.visit.data.targets.dim() != 1 or problem.visit.data.targets.is_floating_point():
         return None
     return trained(problem, links)
+
+
+def names_in(links: Chain) -> set[str]:
+    return {name for link in links for name in (link.weight, link.bias) if name is not None}
 
 
 def is_plain_sgd(problem: Problem) -> bool:

@@ -11,13 +11,19 @@ from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.loop import train
 from plures.core.program import Program
 from plures.data import Federation
-from plures.engines.cached import Cached
+from plures.engines.cached import Cached, cached_steps
 from plures.engines.sequential import Sequential
+from plures.engines.vectorised import Vectorised
 from plures.engines.workers import Workers, can_fork, usable_cores
 from plures.participation import Sampler
 from plures.stores.memory import MemoryStore
 
-ENGINES: dict[str, Callable[[], Engine]] = {"sequential": Sequential, "cached": Cached, "workers": Workers}
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "sequential": Sequential,
+    "cached": Cached,
+    "vectorised": lambda: Vectorised(stepping=cached_steps),
+    "workers": Workers,
+}
 AUTO, TRIAL = "auto", "trial"
 LEAST_WORK = 1e7
 """Parameters times examples of a cohort: below it, what is sent to workers and back takes longer than the work."""
