@@ -13,8 +13,7 @@ from plures.engines import fused
 from plures.engines.chains import chain_of, chain_steps
 from plures.engines.fused import fused_steps
 from plures.local import adam, epochs, sgd
-from plures.local.heads import HeadProblem
-from plures.methods import ditto, fedavg, fedper, fedrep, finetune, pflego
+from plures.methods import ditto, fedavg, fedper, fedrep, finetune
 from plures.models import leaf_cnn, mlp
 from tests.helpers.methods import assert_near, play
 
@@ -158,19 +157,6 @@ def test_what_is_not_plain_is_stepped_in_place_to_the_same_numbers(method, monke
     assert_near(fast.shared, slow.shared, 1e-12)
     for client, state in slow.final.items():
         assert_near(fast.final[client], state, 1e-12)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_a_head_on_kept_features_is_stepped_by_hand_too(decay, monkeypatch):
-    """PFLEGO's inner steps, with and without weight decay."""
-    method = pflego(tau=6, client_lr=sgd(0.3, weight_decay=decay))
-    slow = play(method, 2, engine=Steps(plain_steps))
-    monkeypatch.setattr(HeadProblem, "gradients", None)  # asked for by nobody
-    fast = play(method, 2, engine=Steps(fused_steps))
-    assert_near(fast.shared, slow.shared, 1e-12)
-    for client, state in slow.final.items():
-        assert_near(fast.final[client], state, 1e-12)
-    assert [report.network_passes for report in fast.reports] == [report.network_passes for report in slow.reports]
 
 
 class Unused(Written):

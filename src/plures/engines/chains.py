@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from plures.core.method import own_parameters
 from plures.core.problem import Outcome, Problem, eager_gradient
 from plures.core.types import Batch, Params
-from plures.local.heads import HeadProblem
 from plures.local.optimizers import Sgd
 
 Bend = Literal["relu", "tanh", "none"]
@@ -112,24 +111,16 @@ def chain_steps(problem: Problem) -> Outcome | None:
     """The steps of a phase on a chain; None where it is none, or the phase asks for more than plain steps."""
     phase, task = problem.phase, problem.binding.task
     plain = phase.view is own_parameters and phase.penalty is None and phase.observe is None and phase.clip_norm is None
-    if not plain or problem.gradient is not eager_gradient or not is_plain_sgd(problem):
+    if type(problem) is not Problem or not plain or problem.gradient is not eager_gradient:
         return None
-    if task.loss_function is not F.cross_entropy or task.tied:
+    if task.loss_function is not F.cross_entropy or task.tied or task.buffers or not is_plain_sgd(problem):
         return None
-    links = links_of(problem)
+    links = chain_of(task.module)
     if links is None or not set(problem.moving_names()) <= names_in(links):
         return None
     if problem.visit.data.targets.dim() != 1 or problem.visit.data.targets.is_floating_point():
         return None
     return trained(problem, links)
-
-
-def links_of(problem: Problem) -> Chain | None:
-    """Of the network, or of its head alone where the rest was run already."""
-    if type(problem) is HeadProblem:
-        return (Link(weight=problem.weight, bias=problem.bias, bend="none"),)
-    task = problem.binding.task
-    return chain_of(task.module) if type(problem) is Problem and not task.buffers else None
 
 
 def names_in(links: Chain) -> set[str]:
