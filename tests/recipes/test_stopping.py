@@ -136,7 +136,7 @@ def interrupt(monkeypatch, owner, name, at: int) -> None:
 
 
 def test_an_interrupt_within_a_round_keeps_the_one_before(tmp_path, monkeypatch):
-    ran("pflego", tmp_path / "shorter", rounds=2)
+    ran("pflego", tmp_path / "shorter", rounds=2, engine="sequential")
     original = Sequential.run
 
     def interrupted(self, program, visits):
