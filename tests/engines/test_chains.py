@@ -13,7 +13,7 @@ from plures.engines import fused
 from plures.engines.chains import chain_of, chain_steps
 from plures.engines.fused import fused_steps
 from plures.local import adam, epochs, sgd
-from plures.methods import ditto, fedavg, fedper, fedrep, finetune
+from plures.methods import ditto, fedavg, fedper, fedrep, finetune, pflego
 from plures.models import leaf_cnn, mlp
 from tests.helpers.methods import assert_near, play
 
@@ -114,6 +114,9 @@ METHODS = {
     "weight decay": fedavg(budget=MINI, lr=sgd(0.3, weight_decay=0.2)),
     "only the head moves": finetune(personal="head", budget=MINI),
     "head and body in turn": fedrep(budget=MINI, head_budget=MINI, personal="*second*"),
+    "momentum": fedavg(budget=MINI, lr=sgd(0.1, momentum=0.9)),
+    "momentum and weight decay": fedavg(budget=MINI, lr=sgd(0.1, momentum=0.8, weight_decay=0.2)),
+    "a gradient that is observed": pflego(tau=3, batch=2, cache_features=False, personal="*second*"),
     "two rates": fedper(budget=MINI, lr=0.2, personal="*second*"),
 }
 

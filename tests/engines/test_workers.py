@@ -49,6 +49,42 @@ def test_methods_with_rounds_masks_and_networks_of_their_own_too(name):
         assert_same_bits(many.final[client], state)
 
 
+@pytest.mark.parametrize("method", [fedavg(budget=BUDGET), fedalt(budget=BUDGET)], ids=["fedavg", "fedalt"])
+def test_workers_score_clients_as_one_process_does(method):
+    plan = plures.EvaluationPlan(models="all", every=2)
+    one, many = (ran(engine, method, evaluation=plan) for engine in ("cached", Workers(2)))
+    assert {"personal", "post_local", "finetuned"} <= {evaluation.model for evaluation in many.evaluations}
+    assert many.evaluations == one.evaluations
+
+
+def test_scores_are_found_by_the_workers(monkeypatch):
+    found = Workers(2)
+    at_work = list[int]()
+    monkeypatch.setattr(found, "share", lambda work: found.works.append(noting(work)))
+    monkeypatch.setattr(found, "map", lambda work, items: Workers.map(found, of_equal(found.works, work), items))
+    result = ran(found, evaluation=plures.EvaluationPlan(models=["personal"], splits=["test"]))
+    at_work += [score.values["process"] for score in result.scores("personal")]
+    assert len(at_work) == CLIENTS.num_clients
+    assert os.getpid() not in at_work
+
+
+class noting:  # noqa: N801 - a function with a memory
+    """Work whose scores tell the process that found them."""
+
+    def __init__(self, work) -> None:
+        self.work = work
+
+    def __call__(self, item):
+        found = self.work(item)
+        for score in found.values() if isinstance(found, dict) else found:
+            score.values["process"] = os.getpid()
+        return found
+
+
+def of_equal(works, work):
+    return next(one for one in works if one.work == work)
+
+
 def test_results_come_in_the_order_of_the_visits_and_nobody_is_left_behind():
     run = play(fedavg(budget=epochs(2, batch=3)), 2, population=federation(tuple(range(30, 0, -1))), engine=Workers(3))
     assert [result.client for _, result in run.results] == [*range(30)] * 2

@@ -68,6 +68,16 @@ class Opens(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Shares(Protocol):
+    """An engine whose `map` does elsewhere what was shared with it before it was opened."""
+
+    def share(self, work: Callable[[Any], Any]) -> None: ...
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Items are visits, or have the shared parameters that they need as `shared`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Server:
     """What the server holds after a round."""

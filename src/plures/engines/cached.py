@@ -10,12 +10,16 @@ from plures.core.method import Visit
 from plures.core.problem import Outcome, Problem, Watch
 from plures.core.program import Program
 from plures.engines.fused import fused_steps
+from plures.engines.layout import by_channels, turned_back
 from plures.engines.prefix import behind_prefix
 
 
 def cached_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
-    """The steps of a phase behind what it does not move, where that pays."""
-    return fused_steps(behind(problem), watch)
+    """The steps of a phase behind what it does not move, where that pays; convolutions by channels."""
+    turned = by_channels(problem)
+    if turned is None:
+        return fused_steps(behind(problem), watch)
+    return turned_back(problem, fused_steps(behind(turned), watch))
 
 
 def behind(problem: Problem) -> Problem:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from plures.core.method import own_parameters
-from plures.core.problem import Outcome, Problem, eager_gradient
+from plures.core.problem import Outcome, Problem
 from plures.core.types import Batch, Params
-from plures.local.optimizers import Sgd
+from plures.engines.paces import Mover, is_plain, paces_of
+from plures.local.heads import HeadProblem
 
 Bend = Literal["relu", "tanh", "none"]
 RELU = (F.relu, torch.relu, "relu", nn.ReLU)
@@ -109,45 +109,32 @@ def is_flatten(node: fx.Node, kind: Any) -> bool:
 
 def chain_steps(problem: Problem) -> Outcome | None:
     """The steps of a phase on a chain; None where it is none, or the phase asks for more than plain steps."""
-    phase, task = problem.phase, problem.binding.task
-    plain = phase.view is own_parameters and phase.penalty is None and phase.observe is None and phase.clip_norm is None
-    if type(problem) is not Problem or not plain or problem.gradient is not eager_gradient:
+    if problem.binding.task.loss_function is not F.cross_entropy or not is_plain(problem):
         return None
-    if task.loss_function is not F.cross_entropy or task.tied or task.buffers or not is_plain_sgd(problem):
-        return None
-    links = chain_of(task.module)
-    if links is None or not set(problem.moving_names()) <= names_in(links):
+    links = links_of(problem)
+    if links is None or not set(problem.moving_names() + problem.observed_names()) <= names_in(links):
         return None
     if problem.visit.data.targets.dim() != 1 or problem.visit.data.targets.is_floating_point():
         return None
     return trained(problem, links)
 
 
+def links_of(problem: Problem) -> Chain | None:
+    """Of the network, or of its head alone where the rest was run already."""
+    if type(problem) is HeadProblem:
+        return (Link(weight=problem.weight, bias=problem.bias, bend="none"),)
+    task = problem.binding.task
+    return chain_of(task.module) if type(problem) is Problem and not task.buffers and not task.tied else None
+
+
 def names_in(links: Chain) -> set[str]:
     return {name for link in links for name in (link.weight, link.bias) if name is not None}
 
 
-def is_plain_sgd(problem: Problem) -> bool:
-    return all(type(rule) is Sgd and not rule.momentum for rule, _ in problem.optimizers())
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How a parameter moves: times `keep`, plus `step` times its gradient."""
-
-    keep: float
-    step: float
-
-
 def trained(problem: Problem, links: Chain) -> Outcome:
-    phase, visit = problem.phase, problem.visit
-    scale = phase.scale(visit.facts)
-    paces: dict[str, Pace] = {}
-    for rule, names in problem.optimizers():
-        lr, decay = rule.lr(visit.round), rule.weight_decay if isinstance(rule, Sgd) else 0.0
-        paces |= dict.fromkeys(names, Pace(1.0 - lr * decay, -lr * scale))
+    paces = paces_of(problem)
     params = problem.params | {name: problem.params[name].clone() for name in paces}
-    steps = ChainSteps(links, params, paces)
+    steps = ChainSteps(links, Mover(params, paces), frozenset(problem.observed_names()))
     losses: list[Tensor] = []
     num_seen = 0
     for batch in problem.batches():
@@ -155,17 +142,20 @@ def trained(problem: Problem, links: Chain) -> Outcome:
         num_seen += batch.num_examples
         problem.taken.append(batch.num_examples)
     mean_loss = torch.stack(losses).mean() if losses else torch.zeros(())
-    return Outcome(params, {}, mean_loss, num_seen / visit.data.num_examples)
+    return Outcome(params, steps.observed, mean_loss, num_seen / problem.visit.data.num_examples)
 
 
 class ChainSteps:
     """Forward, backward and the step, layer by layer, on parameters that are changed in place."""
 
-    def __init__(self, links: Chain, params: Params, paces: dict[str, Pace]) -> None:
-        self.links, self.params, self.paces = links, params, paces
-        moving = [number for number, link in enumerate(links) if link.weight in paces or link.bias in paces]
-        self.lowest = min(moving, default=len(links))
-        """Below it nothing moves, so no gradient is carried on."""
+    def __init__(self, links: Chain, mover: Mover, watched: frozenset[str]) -> None:
+        self.links, self.params, self.mover, self.watched = links, mover.params, mover, watched
+        wanted = watched.union(mover.paces)
+        found = [number for number, link in enumerate(links) if link.weight in wanted or link.bias in wanted]
+        self.lowest = min(found, default=len(links))
+        """Below it no gradient is asked for, so none is carried on."""
+        self.observed: Params = {}
+        """Gradients of what is watched, at the last batch."""
         self.column = torch.empty(0)
 
     def take(self, batch: Batch) -> Tensor:
@@ -174,7 +164,7 @@ class ChainSteps:
         loss = F.nll_loss(likely, batch.targets)
         error = likely.exp_()  # times the number of examples, by which steps are divided
         error.scatter_add_(1, batch.targets.unsqueeze(1), self.minus(error))
-        self.backward(error, inputs, batch.num_examples)
+        self.backward(error, inputs, 1.0 / batch.num_examples)
         return loss
 
     def minus(self, like: Tensor) -> Tensor:
@@ -192,25 +182,28 @@ class ChainSteps:
             found.append(output.relu_() if link.bend == "relu" else output.tanh_() if link.bend == "tanh" else output)
         return found
 
-    def backward(self, error: Tensor, inputs: list[Tensor], num_examples: int) -> None:
-        """From the error of the last layer down to the lowest that moves; each layer steps once it was passed."""
+    def backward(self, error: Tensor, inputs: list[Tensor], share: float) -> None:
+        """From the error of the last layer down to the lowest that counts; each layer steps once it was passed."""
         for number in range(len(self.links) - 1, self.lowest - 1, -1):
             link = self.links[number]
             if number < len(self.links) - 1:
                 self.unbend(error, inputs[number + 1], link.bend)
             below = error @ self.params[link.weight] if number > self.lowest else error
-            self.step(link, error, inputs[number], num_examples)
+            self.observe(link, error, inputs[number], share)
+            self.step(link, error, inputs[number], share)
             error = below
 
-    def step(self, link: Link, error: Tensor, given: Tensor, num_examples: int) -> None:
-        pace = self.paces.get(link.weight)
-        if pace is not None:
-            alpha = pace.step / num_examples
-            self.params[link.weight].addmm_(error.T, given, beta=pace.keep, alpha=alpha)
-        pace = None if link.bias is None else self.paces.get(link.bias)
-        if pace is not None and link.bias is not None:
-            bias = self.params[link.bias] if pace.keep == 1.0 else self.params[link.bias].mul_(pace.keep)
-            bias.add_(error.sum(dim=0), alpha=pace.step / num_examples)
+    def observe(self, link: Link, error: Tensor, given: Tensor, share: float) -> None:
+        if link.weight in self.watched:
+            self.observed[link.weight] = torch.mm(error.T, given).mul_(share)
+        if link.bias is not None and link.bias in self.watched:
+            self.observed[link.bias] = error.sum(dim=0).mul_(share)
+
+    def step(self, link: Link, error: Tensor, given: Tensor, share: float) -> None:
+        if link.weight in self.mover.paces:
+            self.mover.by_product(link.weight, error.T, given, share)
+        if link.bias is not None and link.bias in self.mover.paces:
+            self.mover.by_sum(link.bias, error, share)
 
     @staticmethod
     def unbend(error: Tensor, output: Tensor, bend: Bend) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from plures.core.problem import Outcome, Problem, Watch, plain_steps
 from plures.core.types import Params
 from plures.engines.chains import chain_steps
+from plures.engines.head_steps import head_steps
 from plures.local.optimizers import Sgd
 
 
@@ -15,8 +16,11 @@ def fused_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
     """As `plain_steps`, faster where that can be; who watches the steps sees them taken plainly."""
     if watch is not None or not problem.moving_names():
         return plain_steps(problem, watch)
-    done = chain_steps(problem)
-    return in_place_steps(problem) if done is None else done
+    for by_hand in (head_steps, chain_steps):
+        done = by_hand(problem)
+        if done is not None:
+            return done
+    return in_place_steps(problem)
 
 
 def in_place_steps(problem: Problem) -> Outcome:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -20,6 +22,8 @@ from plures.core.wire import Sent
 from plures.engines.arena import Arena, read, written
 from plures.engines.cached import cached_steps
 
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
+KEPT_BYTES = 2**30
 SLOTS = 2
 """Visits that a worker may have at a time: one to work on, and one to go on with."""
 
@@ -96,27 +100,49 @@ class Failure:
 
 
 def work(
-    program: Program, population: Population, pipe: Any, inbox: list[Arena], outbox: list[Arena], weights: Arena
+    program: Program,
+    population: Population,
+    works: tuple[Callable[[Any], Any], ...],
+    pipe: Any,
+    inbox: list[Arena],
+    outbox: list[Arena],
+    weights: Arena,
 ) -> None:
     """Until nobody asks any more. Interrupts are for the process that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
+    keep_freed_memory()
     number = 0
     while True:
         try:
             text = pipe.recv_bytes()
         except (EOFError, OSError):
             return
-        task = read(text, inbox[number % SLOTS], weights, copy=False)
-        pipe.send_bytes(written(answered(program, population, task), outbox[number % SLOTS]))
+        asked, task = read(text, inbox[number % SLOTS], weights, copy=False)
+        work = None if asked is None else works[asked]
+        pipe.send_bytes(written(answered(program, population, work, task), outbox[number % SLOTS]))
         number += 1
 
 
-def answered(program: Program, population: Population, task: Task) -> Any:
+def keep_freed_memory() -> None:
+    """Steps free large tensors and want them again at once; what went back to the system would have to be cleared."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU C library
+    if mallopt is not None:
+        for setting in (MMAP_THRESHOLD, TRIM_THRESHOLD):
+            mallopt(setting, KEPT_BYTES)
+
+
+def answered(
+    program: Program, population: Population, work: Callable[[Any], Any] | None, task: Task | NamedTuple
+) -> Any:
+    """What comes of a client's own work, or of some other work on a client or a group of them."""
     try:
-        visit = task.visit(program, population)
-        return run_client(program.method, program.binding(task.client), visit, stepping=cached_steps)
+        visit = task.visit(program, population) if isinstance(task, Task) else task
+        if work is not None or not isinstance(visit, Visit):
+            assert work is not None
+            return work(visit)
+        return run_client(program.method, program.binding(visit.client), visit, stepping=cached_steps)
     except (
         PluresError,
         RuntimeError,

@@ -22,7 +22,7 @@ from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.types import Params, sum_bytes
 from plures.engines.arena import COMMON, Arena, read, written
-from plures.engines.cached import Cached
+from plures.engines.cached import Cached, cached_steps
 from plures.engines.worker import SLOTS, Failure, Task, work
 
 TRIES = 3
@@ -39,7 +39,7 @@ class Worker:
     pipe: Any
     outbox: list[Arena]
     inbox: list[Arena]
-    busy: deque[tuple[int, Visit]] = field(default_factory=deque)
+    busy: deque[tuple[int, Any]] = field(default_factory=deque)
     sent: int = 0
     received: int = 0
 
@@ -48,7 +48,7 @@ class Workers:
     """Runs a cohort in several processes; where there is but one to be had, in this one."""
 
     name = "workers"
-    stepping = Cached.stepping
+    stepping = staticmethod(cached_steps)
 
     def __init__(self, count: int | None = None) -> None:
         self.count = usable_cores() if count is None else count
@@ -60,6 +60,8 @@ class Workers:
         self.workers: list[Worker] = []
         self.weights = Arena(0)
         self.failures: dict[int, int] = {}
+        self.works: list[Callable[[Any], Any]] = []
+        """Other work than a method's own that clients may be asked for."""
 
     def open(self, program: Program, population: Population) -> None:
         """Start the workers; they know the program and the population as they are now."""
@@ -76,8 +78,15 @@ class Workers:
             worker.process.join()
         self.workers = []
 
-    def map(self, work: Callable[[Visit], Any], visits: Iterable[Visit]) -> Iterator[Any]:
-        return map(work, visits)
+    def share(self, work: Callable[[Any], Any]) -> None:
+        """What is known before the workers start, they can do."""
+        if work not in self.works:
+            self.works.append(work)
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        if not self.workers or work not in self.works:
+            return map(work, items)
+        return Round(self, items, self.works.index(work)).results()
 
     def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result]:
         if not self.workers or program is not self.program:
@@ -93,7 +102,7 @@ class Workers:
         boxes = [[Arena(room) for _ in range(SLOTS)] for _ in range(2)]
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        given = (self.program, self.population, theirs, *boxes, self.weights)
+        given = (self.program, self.population, tuple(self.works), theirs, *boxes, self.weights)
         process = context.Process(target=work, args=given, daemon=True, name="plures worker")
         process.start()
         theirs.close()
@@ -111,16 +120,16 @@ class Workers:
 class Round:
     """One cohort on its way through the workers."""
 
-    def __init__(self, engine: Workers, visits: Iterable[Visit]) -> None:
-        self.engine, self.visits = engine, enumerate(visits)
-        self.finished: dict[int, Result] = {}
+    def __init__(self, engine: Workers, visits: Iterable[Any], work: int | None = None) -> None:
+        self.engine, self.visits, self.work = engine, enumerate(visits), work
+        self.finished: dict[int, Any] = {}
         self.shared: Params | None = None
         self.known: dict[int, Any] = {}
         self.following = 0
         """The number of the visit whose result is next to be handed over."""
         self.begun = 0
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[Any]:
         try:
             self.hand_out()
             while any(worker.busy for worker in self.engine.workers):
@@ -144,9 +153,9 @@ class Round:
                     self.begun += 1
                     self.send(worker, number, visit)
 
-    def send(self, worker: Worker, number: int, visit: Visit) -> None:
-        self.lay_out(visit)
-        task = Task.of(visit)
+    def send(self, worker: Worker, number: int, visit: Any) -> None:
+        self.lay_out(shared_by(visit))
+        task = (self.work, Task.of(visit) if isinstance(visit, Visit) else visit)
         arena = worker.outbox[worker.sent % SLOTS]
         text = written(task, arena, self.known)
         worker.busy.append((number, visit))
@@ -156,9 +165,8 @@ class Round:
         except (BrokenPipeError, OSError):
             self.again(worker)
 
-    def lay_out(self, visit: Visit) -> None:
+    def lay_out(self, shared: Params) -> None:
         """The round's shared part goes into memory that all workers see, once."""
-        shared = getattr(visit.begin, "shared", {})
         if shared is self.shared:
             return
         assert self.shared is None or not any(worker.busy for worker in self.engine.workers)
@@ -195,18 +203,32 @@ class Round:
     def again(self, worker: Worker) -> None:
         """What a dead worker was doing is done by a new one."""
         lost, first = list(worker.busy), worker.busy[0][1]
-        tries = self.engine.failures[first.client] = self.engine.failures.get(first.client, 0) + 1
+        client, name = whose(first)
+        tries = self.engine.failures[client] = self.engine.failures.get(client, 0) + 1
         if tries >= TRIES:
             raise ClientFailed(
                 f"A worker died {tries} times with this client",
-                client=first.name or str(first.client),
+                client=name,
                 round=first.round,
-                phase="work",
+                phase="work" if self.work is None else "evaluation",
                 remedy="Is there memory enough? Try engine = 'cached', which works in one process.",
             )
         fresh = self.engine.replaced(worker)
         for number, visit in lost:
             self.send(fresh, number, visit)
+
+
+def shared_by(item: Any) -> Params:
+    """The shared parameters that a visit, or a group of clients, is about."""
+    shared: Params = getattr(item.begin, "shared", {}) if isinstance(item, Visit) else item.shared
+    return shared
+
+
+def whose(item: Any) -> tuple[int, str]:
+    """Client and name; of a group, of its first client to its last."""
+    if isinstance(item, Visit):
+        return item.client, item.name or str(item.client)
+    return item.clients[0], f"{item.clients[0]} to {item.clients[-1]}"
 
 
 def usable_cores() -> int:

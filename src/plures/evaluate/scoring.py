@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from plures.core.context import Population
+from plures.core.context import Population, Server
 from plures.core.goals import Goal
+from plures.core.layout import output_by_channels
 from plures.core.method import View, own_parameters
 from plures.core.program import Program
 from plures.core.task import Loss
@@ -19,7 +21,7 @@ from plures.evaluate.buffers import estimated_buffers
 from plures.evaluate.forgetting import forgetting
 from plures.evaluate.scores import SMALLER_IS_BETTER, ClientScore, SplitName
 
-EXAMPLES_AT_ONCE = 4096
+EXAMPLES_AT_ONCE = 1024
 """Most examples in one pass; clients that share weights are put together up to it."""
 
 
@@ -45,6 +47,15 @@ class Answers(NamedTuple):
 
     output: Tensor
     targets: Tensor
+
+
+class Group(NamedTuple):
+    """Clients that are put to one model together."""
+
+    round: int
+    shared: Params
+    clients: tuple[int, ...]
+    split: SplitName
 
 
 class Scorer:
@@ -82,41 +93,39 @@ class Scorer:
         answers = self.answers(client, params, split, view)
         return None if answers is None else self._scored(client, answers)
 
-    def score_together(self, shared: Params, numbers: Sequence[int], split: SplitName) -> Iterator[ClientScore]:
-        """The global model on many clients, as many in one pass as fit."""
-        params = self.program.binding(0).picked(is_constant) | shared
-        for group in self._groups(numbers, split):
-            yield from self._score_group(params, group)
-
-    def _groups(self, numbers: Sequence[int], split: SplitName) -> Iterator[list[tuple[int, Batch]]]:
-        group: list[tuple[int, Batch]] = []
+    def groups(self, server: Server, numbers: Sequence[int], split: SplitName) -> Iterator[Group]:
+        """Clients that share weights, as many together as go through the network at once."""
+        group = partial(Group, server.round, server.shared)
+        clients: list[int] = []
         total = 0
         for client in numbers:
-            batch = self.clients.client(client).splits[split]
-            if group and total + batch.num_examples > EXAMPLES_AT_ONCE:
-                yield group
-                group, total = [], 0
-            if batch.num_examples:
-                group.append((client, batch))
-                total += batch.num_examples
-        if group:
-            yield group
+            size = len(self.clients.client(client).targets[split])
+            if clients and total + size > EXAMPLES_AT_ONCE:
+                yield group(tuple(clients), split)
+                clients, total = [], 0
+            if size:
+                clients.append(client)
+                total += size
+        if clients:
+            yield group(tuple(clients), split)
 
-    def _score_group(self, params: Params, group: list[tuple[int, Batch]]) -> Iterator[ClientScore]:
-        first, task = group[0][0], self.program.binding(group[0][0]).task
-        inputs = torch.cat([batch.inputs for _, batch in group])
-        batch = task.place(Batch(inputs, torch.cat([batch.targets for _, batch in group])))
-        sizes = [part.num_examples for _, part in group]
+    def score_group(self, group: Group) -> list[ClientScore]:
+        """The global model on some clients, in one pass."""
+        first = group.clients[0]
+        binding, params = self.program.binding(first), self.program.binding(0).picked(is_constant) | group.shared
+        batches = [self.clients.client(client).splits[group.split] for client in group.clients]
+        inputs = torch.cat([batch.inputs for batch in batches])
+        batch = binding.task.place(Batch(inputs, torch.cat([batch.targets for batch in batches])))
+        sizes = [part.num_examples for part in batches]
         outputs = torch.split(self._output(first, params, batch.inputs, own_parameters), sizes)
-        for (client, _), *own in zip(group, outputs, torch.split(batch.targets, sizes), strict=True):
-            if self.goal.count(own[1]):
-                yield self._scored(client, Answers(*own))
+        found = zip(group.clients, outputs, torch.split(batch.targets, sizes), strict=True)
+        return [self._scored(client, Answers(*own)) for client, *own in found if self.goal.count(own[1])]
 
     def _output(self, client: int, params: Params, inputs: Tensor, view: View) -> Tensor:
         task = self.program.binding(client).task
         task.train(False)
         with torch.inference_mode():
-            return task.output(view(params, inputs), inputs)
+            return output_by_channels(task, view(params, inputs), inputs)
 
     def _scored(self, client: int, answers: Answers) -> ClientScore:
         with torch.inference_mode():

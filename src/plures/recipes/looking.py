@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plures.core.context import Server, Store
+from plures.core.context import Engine, Server, Shares, Store
 from plures.core.program import Program
 from plures.core.types import Params
 from plures.data import Federation
@@ -83,6 +83,11 @@ class Looker:
             numbers = clients.newcomer_numbers
             self.of_newcomers = Evaluator(program, clients, store, self.goal, forgetting=forgetting, newcomers=numbers)
 
+    def share_with(self, engine: Engine) -> None:
+        """Let the engine evaluate where clients work, if it can; what a guard has to see stays here."""
+        if isinstance(engine, Shares):
+            self.evaluator.share_with(engine, self.models, self.plan.splits)
+
     def look(self, server: Server, *, last: bool, on_model: Callable[[int, Params], None] | None = None) -> Look:
         """Newcomers are looked at in the last round alone: each of them has to get a model first.
 
@@ -97,7 +102,8 @@ class Looker:
             if on_model is not None:
                 on_model(client, params)
 
-        found.evaluations = self.evaluator.evaluate(server, self.models, self.plan.splits, see)
+        watched = guard is not None or on_model is not None
+        found.evaluations = self.evaluator.evaluate(server, self.models, self.plan.splits, see if watched else None)
         if guard is not None:
             found.add_choices(guard, self.goal.judged_by)
         if last and self.of_newcomers is not None:

@@ -184,6 +184,7 @@ def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher)
     """Train to the end; whatever stops it earlier, the last whole round is kept first."""
     program, federation = recorder.program, recorder.federation
     server, seconds = start(program), 0.0
+    recorder.looker.share_with(engine)
     watcher.started(recorder.title, recorder.rounds, federation.num_clients, recorder.shown)
     rounds = train(
         program,
