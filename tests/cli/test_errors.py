@@ -183,7 +183,7 @@ def test_an_interrupt_before_there_are_results_promises_none(plures, experiment,
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plures.cli.run.load_experiment", interrupted)
+    monkeypatch.setattr("plures.recipes.load_experiment", interrupted)
 
     said = plures("run", experiment, "--out", "results")
 

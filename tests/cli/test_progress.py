@@ -32,7 +32,7 @@ def test_lines_are_written_for_evaluated_rounds_only():
     accuracy = 100 * result.metrics["global/test/accuracy"].weighted
     sent = (result.cost["bytes_down"] + result.cost["bytes_up"]) / 1000
     assert first == "fedavg: 2 rounds, 10 clients"
-    assert second.startswith(f"fedavg 2/2  global {accuracy:.1f}%  {sent:.1f} kB  ")
+    assert re.fullmatch(rf"fedavg 2/2  \d+k? cl/s  global {accuracy:.1f}%  {sent:.1f} kB  \d+ s, 0 s left", second)
 
 
 def test_the_bar_shows_title_rounds_rate_and_accuracy_within_80_columns():
