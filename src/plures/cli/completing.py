@@ -6,11 +6,11 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from plures.report.finding import folders_below, is_run, is_study
 
+PACKAGE = Path(__file__).parents[1]
 MOST_FOLDERS = 500
 """So many are looked at, so that a shell never waits."""
 NO_EXPERIMENTS = ("pyproject.toml",)
@@ -21,47 +21,40 @@ def offered(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
-def names_in(package: str, pattern: str) -> list[str]:
+def names_in(folder: str, pattern: str) -> list[str]:
     """What a pattern finds in the source files of a package, which is not imported."""
-    spec = find_spec(package)
-    found: set[str] = set()
-    for folder in [] if spec is None else spec.submodule_search_locations or []:
-        for path in Path(folder).glob("*.py"):
-            found |= set(re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
-    return sorted(found)
+    texts = [path.read_text(encoding="utf-8") for path in (PACKAGE / folder).glob("*.py")]
+    return sorted({name for text in texts for name in re.findall(pattern, text, re.MULTILINE | re.DOTALL)})
 
 
-def method_names() -> list[str]:
-    return names_in("plures.methods", r"^@register\(\n.*?^\)\ndef (\w+)")
-
-
-def source_names() -> list[str]:
-    return names_in("plures.data.sources", r'^ *(?:@source|source)\(\s*"([\w-]+)"')
-
-
-def keys_of(module: str, table: str) -> list[str]:
+def keys_of(file: str, table: str) -> list[str]:
     """The names in a table of a module, which is not imported."""
-    spec = find_spec(module.rpartition(".")[0])
-    places = [] if spec is None else spec.submodule_search_locations or []
-    for path in [Path(place) / f"{module.rpartition('.')[2]}.py" for place in places]:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.AnnAssign | ast.Assign) and isinstance(node.value, ast.Dict):
-                targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
-                if any(isinstance(target, ast.Name) and target.id == table for target in targets):
-                    return [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
+    for node in ast.parse((PACKAGE / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign | ast.Assign) and isinstance(node.value, ast.Dict):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            if any(isinstance(target, ast.Name) and target.id == table for target in targets):
+                return [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
     return []
 
 
+def method_names() -> list[str]:
+    return names_in("methods", r"^@register\(\n.*?^\)\ndef (\w+)")
+
+
+def source_names() -> list[str]:
+    return names_in("data/sources", r'^ *(?:@source|source)\(\s*"([\w-]+)"')
+
+
 def model_names() -> list[str]:
-    return keys_of("plures.models.__init__", "MODELS")
+    return keys_of("models/__init__.py", "MODELS")
 
 
 def engine_names() -> list[str]:
-    return ["auto", "trial", *keys_of("plures.recipes.engines", "ENGINES")]
+    return ["auto", "trial", *keys_of("recipes/engines.py", "ENGINES")]
 
 
 def tracker_names() -> list[str]:
-    return keys_of("plures.recipes.tracking", "TRACKERS")
+    return keys_of("recipes/tracking.py", "TRACKERS")
 
 
 methods, sources, models = map(offered, (method_names, source_names, model_names))
@@ -76,7 +69,8 @@ def run_folders(incomplete: str) -> list[str]:
 def experiment_files(incomplete: str) -> list[str]:
     """TOML files near by whose path begins as the word does; those of run folders if asked for."""
     found = []
-    for text, folder in [(os.path.dirname(incomplete), Path(incomplete).parent), *below(incomplete, "")]:
+    here = os.path.dirname(incomplete)
+    for text, folder in [(here, Path(here)), *below(incomplete, "")]:
         if not is_run(folder) or incomplete.startswith(text):
             found += [os.path.join(text, path.name) for path in sorted(folder.glob("*.toml"))]
     return [path for path in found if path.startswith(incomplete) and os.path.basename(path) not in NO_EXPERIMENTS]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from plures.cli.steady import steady
 from plures.report.tables import readable_bytes, readable_seconds, score
@@ -64,7 +64,10 @@ class Pace:
 
 
 class BarWatcher:
-    """A line per run: rounds, score, rate, bytes, remaining time; with several runs one more for all of them."""
+    """A line per run: rounds, score, rate, bytes, time that is left, or at the end that it took.
+
+    With several runs there is one line more, for all of them.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console, self.pace = console, Pace()
@@ -85,7 +88,7 @@ class BarWatcher:
             TextColumn("{task.fields[score]}", markup=False),
             TextColumn("{task.fields[rate]:>8}"),
             TextColumn("{task.fields[sent]:>8}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            TextColumn("{task.fields[left]:>7}"),
             console=self.console,
         )
 
@@ -102,15 +105,17 @@ class BarWatcher:
             self.all = self._line("all runs", self.pace.total, done=self.pace.number - 1)
 
     def _line(self, title: str, total: int, *, done: int = 0) -> TaskID:
-        return self.progress.add_task(title, total=total, completed=done, rate="", score="", sent="")
+        return self.progress.add_task(title, total=total, completed=done, rate="", score="", sent="", left="")
 
     def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None:
         self.pace.round_done(report, metrics, self.shown)
         if self.task is not None:
             sent, shown = readable_bytes(self.pace.num_bytes), cut(self.score, LONGEST_SCORE)
-            self.progress.update(self.task, advance=1, rate=self.pace.rate, score=shown, sent=sent)
+            is_over = self.pace.rounds_done == self.pace.rounds
+            left = readable_seconds(self.pace.spent if is_over else self.pace.left)
+            self.progress.update(self.task, advance=1, rate=self.pace.rate, score=shown, sent=sent, left=left)
         if self.all is not None:
-            self.progress.update(self.all, score=f"{readable_seconds(self.pace.left_of_all)} left")
+            self.progress.update(self.all, left=readable_seconds(self.pace.left_of_all))
 
     def ended(self) -> None:
         if self.all is not None:

@@ -16,7 +16,6 @@ from plures.report.finding import find_runs, is_run, is_study
 from plures.report.following import Followed
 from plures.report.run_states import SOON, list_runs, standing_of
 from plures.report.running import read_running
-from plures.report.studies import why_no_run
 
 POLL_SECONDS = 0.5
 
@@ -52,8 +51,10 @@ def wait_for(folder: Path) -> None:
     until = time.monotonic() + SOON
     while folder.is_dir() and not any(folder.iterdir()) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
+    if not folder.is_dir():
+        raise RunFolderError(f"There is no folder {folder}. `plures runs` lists the runs that there are.")
     if not is_run(folder) and not is_study(folder) and not any(find_runs(folder)):
-        raise RunFolderError(why_no_run(folder))
+        raise RunFolderError(f"{folder} has no run in it. `plures runs` lists the runs that there are.")
 
 
 def follow_run(folder: Path, view: View, place: str = "") -> bool:

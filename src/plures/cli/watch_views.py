@@ -139,7 +139,7 @@ def can_draw(console: Console) -> bool:
 
 def head(run: Followed) -> str:
     seed = run.facts.get("seed")
-    return run.title if seed is None else f"{run.title}, seed {seed}"
+    return run.title if seed is None or run.title.endswith(f" {seed}") else f"{run.title}, seed {seed}"
 
 
 def score_text(run: Followed, value: float | None) -> str:

@@ -109,7 +109,7 @@ def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
     numbers |= {key: line[key] for key in SENT}
     numbers |= {f"loss/{phase}": value for phase, value in line["losses"].items()}
     for name, summary in line.get("metrics", {}).items():
-        numbers |= {name: summary["weighted"], f"{name}/bottom_decile": summary["bottom_decile"]}
+        numbers |= {name: summary["weighted"], f"{name}_bottom_decile": summary["bottom_decile"]}
     return only_finite(numbers)
 
 
@@ -125,7 +125,7 @@ def only_finite(numbers: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def make_tracker(name: str, **options: Any) -> Tracker:
+def make_tracker(name: str, /, **options: Any) -> Tracker:
     """A tracker by name; says which extra it needs where that is not installed."""
     if name not in TRACKERS:
         raise InvalidConfig(f"There is no tracker '{name}'. {did_you_mean(name, TRACKERS)}")

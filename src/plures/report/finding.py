@@ -31,9 +31,11 @@ def folders_below(folder: Path, *, most: int | None = None) -> Iterator[Path]:
     """Folders that could be runs or hold some, the nearest first; at most so many of all kinds are looked at."""
     left: deque[Path] = deque([folder])
     looked_at = 0
-    while left and (most is None or looked_at < most):
+    while left:
         for path in subfolders(left.popleft()):
             looked_at += 1
+            if most is not None and looked_at > most:
+                return
             yield path
             if not is_run(path):
                 left.append(path)
