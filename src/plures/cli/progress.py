@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from plures.core.context import RoundReport
     from plures.evaluate import Summary
 
-LONGEST_TITLE, LONGEST_SCORE = 10, 21
+LONGEST_TITLE, LONGEST_SCORE, LONGEST_ACCURACY = 10, 21, 16
+OTHERS = 40
+"""Columns of title, rate, bytes and time, with a blank after each column."""
 
 
 class Pace:
@@ -70,20 +72,22 @@ class BarWatcher:
     """
 
     def __init__(self, console: Console) -> None:
-        self.console, self.pace = console, Pace()
+        self.console, self.pace, self.shown = console, Pace(), ""
         self.progress = self._bar()
         self.task: TaskID | None = None
         self.all: TaskID | None = None
-        self.shown = ""
 
     @property
     def score(self) -> str:
         return self.pace.score
 
-    def _bar(self) -> Progress:
+    def _bar(self, rounds: int = 0) -> Progress:
+        """The bar itself has what the numbers leave."""
+        score = LONGEST_ACCURACY if self.shown.endswith("/accuracy") else LONGEST_SCORE
+        left = self.console.width - OTHERS - (2 * len(str(rounds)) + 1) - score
         return Progress(
             TextColumn(f"{{task.description:<{LONGEST_TITLE}}}", markup=False),
-            BarColumn(bar_width=max(4, min(16, self.console.width - 70))),
+            BarColumn(bar_width=max(4, min(16, left))),
             MofNCompleteColumn(),
             TextColumn("{task.fields[score]}", markup=False),
             TextColumn("{task.fields[rate]:>8}"),
@@ -98,7 +102,7 @@ class BarWatcher:
     def started(self, title: str, rounds: int, clients: int, shown: str) -> None:
         self.pace.begin(rounds)
         self.shown = shown
-        self.progress = self._bar()  # restarted, it would write its old lines again
+        self.progress = self._bar(rounds)  # restarted, it would write its old lines again
         self.progress.start()
         self.task = self._line(cut(title, LONGEST_TITLE), rounds)
         if self.pace.total > 1:
