@@ -93,7 +93,13 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run a command; errors of ours are one clear message, not a traceback."""
     sys.path.insert(0, str(Path.cwd()))
-    signal.signal(signal.SIGTERM, interrupted)  # as clusters end a job: keep the whole rounds, as at Ctrl-C
+    for name in (
+        "SIGTERM",
+        "SIGHUP",
+    ):  # as clusters end a job, and a closed terminal: keep the whole rounds, as at Ctrl-C
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored
+            signal.signal(number, interrupted)
     try:
         app(prog_name="plures")
     except PluresError as error:
