@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from plures.cli.steady import steady
-from plures.report.tables import readable_bytes, readable_seconds, score
+from plures.report.tables import named_score, readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
     from plures.core.context import RoundReport
@@ -165,11 +165,7 @@ def cut(text: str, longest: int) -> str:
 
 def score_of(metrics: Mapping[str, Summary], shown: str) -> str:
     """The model and its accuracy, or its other metric by name."""
-    if shown not in metrics:
-        return ""
-    model, _, metric = shown.split("/")
-    value = score(metrics[shown].weighted, metric)
-    return f"{model} {value}" if metric == "accuracy" else f"{model} {metric} {value}"
+    return named_score(shown, metrics[shown].weighted) if shown in metrics else ""
 
 
 def make_watcher(console: Console) -> BarWatcher | LineWatcher:

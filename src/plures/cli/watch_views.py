@@ -16,7 +16,7 @@ from plures.report import records
 from plures.report.following import Followed, sparkline
 from plures.report.run_states import RunState
 from plures.report.run_tables import runs_table
-from plures.report.tables import four_digits, readable_bytes, readable_seconds, score
+from plures.report.tables import four_digits, named_score, readable_bytes, readable_seconds, score
 
 CURVE = 40
 """Characters of the curve, so that a name and a number stand beside it."""
@@ -73,7 +73,7 @@ class LineView:
         new = run.scores[self.shown :]
         for round, value in new:
             pace = f"  {pace_line(run)}" if (round, value) == new[-1] else ""  # that of earlier rounds is not known
-            told(self.console, f"{run.title} {round}/{run.rounds}  {score_text(run, value)}{pace}")
+            told(self.console, f"{run.title} {round}/{run.rounds}  {named_score(run.shown or '', value)}{pace}")
         self.shown = len(run.scores)
 
     def ended(self, run: Followed) -> None:

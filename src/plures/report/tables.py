@@ -108,6 +108,12 @@ def score(value: float | None, metric: str) -> str:
     return percent(value) if in_percent(metric) else four_digits(value)
 
 
+def named_score(name: str, value: float | None) -> str:
+    """Of a metric such as personal/test/rmse: "personal rmse 1.2"; an accuracy is known by its percent sign."""
+    model, metric = name.partition("/")[0], name.rpartition("/")[2]
+    return f"{model} {score(value, metric)}" if metric == "accuracy" else f"{model} {metric} {score(value, metric)}"
+
+
 def points(value: float, metric: str) -> str:
     """A difference as its metric is read: those of percentages are points."""
     return f"{100 * value:.1f} points" if in_percent(metric) else four_digits(value)
