@@ -31,7 +31,7 @@ plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
 
 plures compare RUN RUN...   paired differences, and whom they help and hurt
 
-plures runs                 every run with its state; plures watch RUN follows one
+plures runs                 every run and its state; plures watch RUN: one
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
