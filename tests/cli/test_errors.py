@@ -183,7 +183,7 @@ def test_an_interrupt_before_there_are_results_promises_none(plures, experiment,
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plures.cli.run.load_experiment", interrupted)
+    monkeypatch.setattr("plures.recipes.load_experiment", interrupted)
 
     said = plures("run", experiment, "--out", "results")
 
@@ -192,7 +192,11 @@ def test_an_interrupt_before_there_are_results_promises_none(plures, experiment,
     assert list(Path.cwd().iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "as a cluster ends a job"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+    ids=["Ctrl-C", "as a cluster ends a job", "as a terminal is closed"],
+)
 def test_a_real_interrupt_keeps_the_whole_rounds_of_a_real_process(tmp_path, experiment, number):
     folder = tmp_path / "results"
     command = [PLURES, "run", experiment, "--set", "rounds=100000", "--set", "method=pflego", "--out", folder]

@@ -77,7 +77,8 @@ def test_every_key_of_the_schema_stands_in_the_example(section, keys):
 
 
 def test_the_schema_has_the_tables_of_the_plan():
-    tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline", "wire"}
+    tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline"}
+    tables |= {"wire", "track"}
 
     assert tables <= set(Experiment.model_fields)
     assert schema().keys() == {"", "pipeline.pretrain", "pipeline.tune", *tables} - {"method_options"}

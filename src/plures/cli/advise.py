@@ -5,28 +5,28 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from plures.cli.methods import AsJson
-from plures.cli.progress import make_watcher
-from plures.cli.run import Changes, Out, default_folder, told_where
-from plures.recipes import load_experiment, run_experiment
-from plures.recipes.advising import PRETRAIN, REFERENCE, ROUNDS, Advice
-from plures.recipes.advising import advise as find_advice
-from plures.recipes.folder import as_json_text
+from plures.cli.options import AsJson, Changes, ExperimentFile, Out
+from plures.cli.run import default_folder, told_where
 from plures.report import records
+from plures.report.json_text import as_json_text
 from plures.report.scales import in_percent
 from plures.report.tables import percent, points, score, signed
 
+if TYPE_CHECKING:
+    from plures.recipes.advising import Advice
+
+ROUNDS, PRETRAIN = 10, 20
 COLUMNS = ("personal", "share", "validation", "gain", "per 1,000", "per MB", "hurt")
 
 
 def advise(
-    experiment: Annotated[Path, typer.Argument(help="A TOML file as for `plures run`.")],
+    experiment: ExperimentFile,
     changes: Changes = None,
     rounds: Annotated[int, typer.Option(help="Rounds with each part personal.", min=1)] = ROUNDS,
     pretrain: Annotated[
@@ -44,6 +44,10 @@ def advise(
     validation data: by what they gain over a shared model of as many rounds,
     for each personal parameter and for each byte sent.
     """
+    from plures.cli.progress import make_watcher
+    from plures.recipes import load_experiment, run_experiment
+    from plures.recipes.advising import advise as find_advice
+
     loaded = load_experiment(experiment, changes or [])
     folder = out or default_folder("advise")
     with told_where(folder):
@@ -63,6 +67,8 @@ def advise(
 
 
 def metric_of(folder: Path) -> str:
+    from plures.recipes.advising import REFERENCE
+
     place = next(iter(sorted((folder / REFERENCE).glob("seed-*"))))
     return str(records.read_result(place)["metric"])
 

@@ -1,33 +1,19 @@
-"""The commands, each from a file of its own; the demo is here."""
+"""The commands, each in a file of its own; none is imported before it is asked for."""
 
 from __future__ import annotations
 
 import signal
 import sys
-import textwrap
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 from rich.console import Console
 
 import plures
-from plures.cli.advise import advise
-from plures.cli.clients import clients
-from plures.cli.compare import compare
-from plures.cli.cost import cost
-from plures.cli.data import data_app
-from plures.cli.gates import gates
-from plures.cli.methods import AsJson, methods, new_method, split
-from plures.cli.progress import make_watcher
-from plures.cli.run import Out, default_folder, run, told_where
+from plures.cli.lazy import Lazy, LazyGroup
 from plures.core.errors import PluresError
-from plures.methods import METHODS
-from plures.recipes import run_experiment
-from plures.recipes.demo import ROUNDS, run_demo, shown
-from plures.report import records
-from plures.report.tables import comparison_table
 
 # Rich takes each paragraph as one line.
 EPILOG = """
@@ -45,21 +31,53 @@ plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
 
 plures compare RUN RUN...   paired differences, and whom they help and hurt
 
+plures runs                 every run and its state; plures watch RUN: one
+
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
 
+
+class Commands(LazyGroup):
+    """Every command: where it is, and the first line of its docstring."""
+
+    table: ClassVar = {
+        "advise": Lazy("advise:advise", "Try which part of the network should be personal."),
+        "clients": Lazy("clients:clients", "Show a run client by client: who fares worst, who is helped, who is hurt."),
+        "compare": Lazy(
+            "compare:compare",
+            "Compare runs: means over seeds, paired differences, clients helped and hurt.",
+        ),
+        "cost": Lazy(
+            "cost:cost",
+            "Tell what an experiment will cost, without training it; the data need not be there.",
+        ),
+        "data": Lazy("data:data_app", "Data sets: what there is, what is in one, and how to get it."),
+        "demo": Lazy("demo:demo", "Compare all methods on real handwritten digits, 20 clients with 2 classes each."),
+        "gates": Lazy("gates:gates", "Group the clients of a run by how alike their gates are (Ward)."),
+        "methods": Lazy(
+            "methods:methods",
+            "List every method: its paper, what is shared, what is personal, what is sent.",
+        ),
+        "new-method": Lazy(
+            "methods:new_method",
+            "Write a new method, its test row, oracle, tests and page; all of it passes as it is.",
+        ),
+        "run": Lazy("run:run", "Run an experiment file and write its results to a folder."),
+        "runs": Lazy("runs:runs", "List the runs below a folder, newest first, with their state."),
+        "split": Lazy("methods:split", "Show each parameter of a model, whose it is and how large, with totals."),
+        "watch": Lazy("watch:watch", "Follow a run from another terminal until it ends."),
+    }
+
+
 app = typer.Typer(
     name="plures",
+    cls=Commands,
     help="Personalised federated learning: out of one shared model, many personal ones.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data_app, name="data")
-
-
-out_console = Console()
 err_console = Console(stderr=True)
 
 
@@ -70,59 +88,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
-@app.command()
-def demo(
-    out: Out = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of each method.", min=1)] = ROUNDS,
-    seed: Annotated[int, typer.Option(help="Seed of weights, cohorts and batches.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Compare all methods on real handwritten digits, 20 clients with 2 classes each."""
-    folder = out or default_folder("demo")
-    if not as_json:
-        out_console.print("20 clients, each with 2 of the 10 digits. What should be shared, what personal?\n")
-    with told_where(folder):
-        rows = run_demo(folder, run_experiment, rounds=rounds, seed=seed, watcher=make_watcher(err_console))
-    if as_json:
-        typer.echo((folder / "comparison.json").read_text(encoding="utf-8").rstrip())
-        return
-    out_console.print()
-    out_console.print(comparison_table(rows))
-    out_console.print(f"\n{textwrap.fill(legend(folder), 80)}\n", highlight=False, soft_wrap=True)
-    out_console.print(f"Results: {folder}", highlight=False, soft_wrap=True)
-    out_console.print(
-        f"Try next: plures methods\n          plures run {folder}/pflego/experiment.toml \\\n"
-        "              --set method_options.tau=10",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def legend(folder: Path) -> str:
-    """What the columns of the demo's table are; which model was scored is in the records."""
-    judged: dict[str, list[str]] = {}
-    for method in shown():
-        headline = records.read_result(folder / method)["headline"]
-        judged.setdefault(headline, []).append(METHODS[method].title)
-    return (
-        "personal: test accuracy of the model a method is judged by, examples pooled: the clients' own, the one "
-        f"shared model ({', '.join(judged['global'])}), or the clients' after fine-tuning "
-        f"({', '.join(judged['finetuned'])}). bottom 10%: where the clients that fare worst begin. helped, hurt: "
-        "clients better or worse off than with FedAvg. sent: all bytes up and down. FedBN has a batch norm more."
-    )
-
-
-app.command()(advise)
-app.command()(clients)
-app.command()(compare)
-app.command()(cost)
-app.command()(gates)
-app.command()(methods)
-app.command()(new_method)
-app.command()(run)
-app.command()(split)
-
-
 def interrupted(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -130,9 +95,15 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run a command; errors of ours are one clear message, not a traceback."""
     sys.path.insert(0, str(Path.cwd()))
-    signal.signal(signal.SIGTERM, interrupted)  # as clusters end a job: keep the whole rounds, as at Ctrl-C
+    for name in (
+        "SIGTERM",
+        "SIGHUP",
+    ):  # as clusters end a job, and a closed terminal: keep the whole rounds, as at Ctrl-C
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored
+            signal.signal(number, interrupted)
     try:
-        app()
+        app(prog_name="plures")
     except PluresError as error:
         err_console.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)

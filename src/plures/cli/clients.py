@@ -9,17 +9,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from plures.cli import completing
 from plures.cli.compare import Model, Newcomers, Split
-from plures.cli.methods import AsJson
-from plures.recipes.folder import as_json_text
+from plures.cli.options import AsJson
 from plures.report.client_report import client_report
 from plures.report.client_tables import clients_table, shown_rows, summary_lines
 from plures.report.clients import in_order
 from plures.report.comparing import Asked
+from plures.report.json_text import as_json_text
 
 
 def clients(
-    folder: Annotated[Path, typer.Argument(metavar="RUN-or-STUDY", help="The folder of a run, or of a study.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN-or-STUDY",
+            help="The folder of a run, or of a study.",
+            autocompletion=completing.run_folders,
+        ),
+    ],
     against: Annotated[
         str | None,
         typer.Option(

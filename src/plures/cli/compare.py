@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from plures.cli.methods import AsJson
-from plures.recipes.folder import as_json_text
+from plures.cli import completing
+from plures.cli.options import AsJson
 from plures.report.compare_legend import deltas_legend, legend, notes
 from plures.report.compare_tables import deltas_table, labels_table
 from plures.report.comparing import Asked, compare_series
+from plures.report.json_text import as_json_text
 from plures.report.references import read_with_reference
 
 Split = Annotated[Literal["train", "validation", "test"], typer.Option(help="On which of the clients' examples.")]
@@ -27,7 +28,14 @@ Newcomers = Annotated[bool, typer.Option("--newcomers", help="Look at clients th
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN-or-STUDY...", help="Folders of runs, or of a study.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN-or-STUDY...",
+            help="Folders of runs, or of a study.",
+            autocompletion=completing.run_folders,
+        ),
+    ],
     against: Annotated[
         str | None,
         typer.Option(

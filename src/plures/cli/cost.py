@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from plures.cli.methods import AsJson
-from plures.evaluate.complexity import Sizes, complexity
-from plures.recipes import Experiment, PlannedCost, load_experiment, planned_cost
-from plures.recipes.folder import as_json_text
+from plures.cli.options import AsJson, Changes, ExperimentFile
 from plures.report.cost_tables import MEANING, complexity_table, cost_table
+from plures.report.json_text import as_json_text
+
+if TYPE_CHECKING:
+    from plures.evaluate.complexity import Sizes
+    from plures.recipes import Experiment, PlannedCost
 
 
 def cost(
-    experiment: Annotated[Path, typer.Argument(help="A TOML file as for `plures run`; the data need not be there.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as rounds=100. Repeatable."),
-    ] = None,
+    experiment: ExperimentFile,
+    changes: Changes = None,
     table3: Annotated[
         bool,
         typer.Option("--complexity", help="Table 3 of the pFedGate paper for this network, instead of one method."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what an experiment will cost, without training it.
+    """Tell what an experiment will cost, without training it; the data need not be there.
 
     Bytes as encoded and as papers count them, operations dense and as sparse
     as the models are, and the memory a client needs at its peak. Where data
     are not at hand, three keys of the table data stand in for them, such as
     sizes = 500, shape = [3, 32, 32] and classes = 10.
     """
+    from plures.evaluate.complexity import complexity
+    from plures.recipes import load_experiment, planned_cost
+
     console = Console()
     wanted = load_experiment(experiment, changes or [])
     planned = planned_cost(wanted)
@@ -67,6 +68,8 @@ def cost(
 
 def sizes_of(planned: PlannedCost, experiment: Experiment) -> Sizes:
     """The paper's sizes for the network and cohorts at hand; an option of the file's own method takes its place."""
+    from plures.evaluate.complexity import Sizes
+
     options = experiment.method_options
     own = {
         "fedem": {"components": options.get("components")},

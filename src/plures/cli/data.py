@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from plures.cli import completing
 from plures.cli.data_show import show
-from plures.core.types import sum_bytes
-from plures.data import SOURCES, DataSet, find_source
-from plures.data.fingerprints import digest_of_examples
-from plures.data.sources.fetching import fetch
-from plures.data.sources.finding import at_hand
-from plures.recipes.folder import as_json_text
-from plures.recipes.options import called
-from plures.recipes.overrides import apply_override
+from plures.cli.options import AsJson
+from plures.report.json_text import as_json_text
 from plures.report.tables import readable_bytes
+
+if TYPE_CHECKING:
+    from plures.data import DataSet
 
 data_app = typer.Typer(
     name="data", help="Data sets: what there is, what is in one, and how to get it.", no_args_is_help=True
@@ -29,7 +26,6 @@ data_app.command()(show)
 
 out_console = Console()
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 Options = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set. Repeatable.")
 ]
@@ -38,6 +34,9 @@ Options = Annotated[
 @data_app.command("list")
 def list_sources(as_json: AsJson = False) -> None:
     """List every data set, and whether its files are in a folder of PLURES_DATA."""
+    from plures.data import SOURCES
+    from plures.data.sources.finding import at_hand
+
     if as_json:
         rows = [
             {
@@ -62,7 +61,7 @@ def list_sources(as_json: AsJson = False) -> None:
 
 @data_app.command()
 def info(
-    name: Annotated[str, typer.Argument(help="A data set of `plures data list`.")],
+    name: Annotated[str, typer.Argument(help="A data set of `plures data list`.", autocompletion=completing.sources)],
     options: Options = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,10 +80,14 @@ def info(
 
 @data_app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="A data set that is on the Hugging Face hub.")],
+    name: Annotated[
+        str, typer.Argument(help="A data set that is on the Hugging Face hub.", autocompletion=completing.sources)
+    ],
     into: Annotated[Path | None, typer.Option(help="Folder; by default the first of PLURES_DATA.")] = None,
 ) -> None:
     """Fetch a data set from the Hugging Face hub and write it as the loader reads it."""
+    from plures.data.sources.fetching import fetch
+
     path = fetch(name, into)
     out_console.print(f"{path}\nTry next: plures data info {name}", highlight=False, soft_wrap=True)
     if into is not None:
@@ -93,6 +96,10 @@ def get(
 
 def load_source(name: str, options: list[str]) -> DataSet:
     """A data set by name, with options such as "form=letters"."""
+    from plures.data import find_source
+    from plures.recipes.options import called
+    from plures.recipes.overrides import apply_override
+
     given: dict[str, Any] = {}
     for option in options:
         apply_override(given, option)
@@ -102,6 +109,11 @@ def load_source(name: str, options: list[str]) -> DataSet:
 
 def facts_of(dataset: DataSet) -> dict[str, Any]:
     """What can be said of a data set without dealing it."""
+    import numpy as np
+
+    from plures.core.types import sum_bytes
+    from plures.data.fingerprints import digest_of_examples
+
     batches = [dataset.examples] if dataset.test is None else [dataset.examples, dataset.test]
     return {
         "name": dataset.name,
@@ -120,6 +132,8 @@ def facts_of(dataset: DataSet) -> dict[str, Any]:
 
 def client_sizes(dataset: DataSet) -> dict[str, Any] | None:
     """Natural clients that have training examples, and the quartiles of how many they have."""
+    import numpy as np
+
     if dataset.owners is None:
         return None
     sizes = np.bincount(dataset.owners)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plures.data import Federation
-from plures.data.showing import ClientRow, rows_of, text_of
-from plures.recipes.experiment import Data, load_experiment
-from plures.recipes.federations import build_federation, source_of, without_newcomers
-from plures.recipes.folder import as_json_text
+from plures.cli.options import AsJson, Changes, ExperimentFile
+from plures.report.json_text import as_json_text
+
+if TYPE_CHECKING:
+    from plures.data import Federation
+    from plures.data.showing import ClientRow
+    from plures.recipes.experiment import Data
 
 
 def show(
-    experiment: Annotated[Path, typer.Argument(help='A TOML file; method = "pflego" is a whole one.')],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as data.clients=10. Repeatable."),
-    ] = None,
+    experiment: ExperimentFile,
+    changes: Changes = None,
     png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture (needs the extra 'plot').")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show who has how much of what in the federation of an experiment file."""
+    from plures.data.showing import rows_of, text_of
+    from plures.recipes.experiment import load_experiment
+    from plures.recipes.federations import build_federation, without_newcomers
+
     loaded = load_experiment(experiment, changes or [])
     federation = build_federation(loaded)
     rows = rows_of(federation)
@@ -48,6 +51,8 @@ def show(
 
 def title_of(data: Data, federation: Federation) -> str:
     """Such as "digits dealt by by_class to 20 clients (seed 0)"."""
+    from plures.recipes.federations import source_of
+
     return f"{source_of(data)[0]}, {data.partition}, {federation.num_clients:,} clients, seed {data.seed}"
 
 

@@ -9,12 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plures.cli.methods import AsJson
-from plures.recipes.folder import as_json_text
+from plures.cli import completing
+from plures.cli.options import AsJson
+from plures.report.json_text import as_json_text
 
 
 def gates(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run of pfedgate.")],
+    run: Annotated[
+        Path,
+        typer.Argument(help="The folder of a finished run of pfedgate.", autocompletion=completing.run_folders),
+    ],
     groups: Annotated[int, typer.Option(help="Into how many groups to put the clients.", min=1)] = 4,
     plot: Annotated[Path | None, typer.Option(help="Draw the dendrogram to a file such as gates.png.")] = None,
     as_json: AsJson = False,

@@ -7,20 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from plures.methods import METHODS
-from plures.parts import BufferPolicy
-from plures.parts import split as make_split
-from plures.recipes.networks import build_module
-from plures.recipes.new_method import CHANGED, is_checkout, methods_table, write_method, write_tables
-from plures.recipes.overrides import apply_override
+from plures.cli import completing
+from plures.cli.options import AsJson as AsJson
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
+if TYPE_CHECKING:
+    from plures.parts import BufferPolicy
 
 
 def methods(
@@ -31,6 +28,9 @@ def methods(
     ] = False,
 ) -> None:
     """List every method: its paper, what is shared, what is personal, what is sent."""
+    from plures.methods import METHODS
+    from plures.recipes.new_method import methods_table, write_tables
+
     if write:
         typer.echo(
             "\n".join(f"changed {path}" for path in write_tables(Path.cwd())) or "The tables are as they should be."
@@ -62,6 +62,8 @@ def new_method(
     In a checkout of Plures the files go where they belong; elsewhere the method
     and a test are written here, for method = "NAME:NAME" in an experiment file.
     """
+    from plures.recipes.new_method import CHANGED, is_checkout, write_method
+
     here = Path.cwd()
     written = write_method(name, here, title=title)
     for path in written:
@@ -79,7 +81,10 @@ def new_method(
 
 
 def split(
-    model: Annotated[str, typer.Argument(help='A model by name ("mlp") or as package.module:function.')],
+    model: Annotated[
+        str,
+        typer.Argument(help='A model by name ("mlp") or as package.module:function.', autocompletion=completing.models),
+    ],
     personal: Annotated[
         list[str] | None, typer.Option(help='What is personal: a role ("head") or a pattern ("head.*"). Repeatable.')
     ] = None,
@@ -89,9 +94,13 @@ def split(
     ] = None,
 ) -> None:
     """Show each parameter of a model, whose it is and how large, with totals."""
+    from plures.parts import split as make_split
+    from plures.recipes.networks import build_module
+    from plures.recipes.overrides import apply_override
+
     given: dict[str, Any] = {}
     for option in options or []:
         apply_override(given, option)
     module = build_module(model, given, None, None)
-    policy = cast(BufferPolicy | None, buffers)  # another word is refused by the split itself
+    policy = cast("BufferPolicy | None", buffers)  # another word is refused by the split itself
     typer.echo(make_split(personal or ["head"], buffers=policy).table(module))

@@ -8,32 +8,29 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from plures.cli.compare import show_comparison
-from plures.cli.methods import AsJson
-from plures.cli.progress import make_watcher
+from plures.cli import completing
+from plures.cli.options import AsJson, ExperimentFile
+from plures.cli.options import Changes as Changes
+from plures.cli.options import Out as Out
 from plures.core.errors import InvalidConfig
-from plures.recipes import Experiment, RunResult, load_experiment, run_experiment, run_study
-from plures.recipes.folder import as_json_text
 from plures.report.cost_tables import cost_line
+from plures.report.json_text import as_json_text
 from plures.report.tables import metrics_table, points, score, stages_table
+
+if TYPE_CHECKING:
+    from plures.recipes import Experiment, RunResult
 
 INTERRUPTED = 130
 """The exit code of a process that Ctrl-C ended."""
 
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as rounds=50 or data.clients=10. Repeatable."),
-]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results; it must be new or empty.")]
-
 
 def run(
-    experiment: Annotated[Path, typer.Argument(help='A TOML file; method = "pflego" is a whole one.')],
+    experiment: ExperimentFile,
     changes: Changes = None,
     seeds: Annotated[
         str | None,
@@ -41,10 +38,27 @@ def run(
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option(metavar="METHOD", help="Also this method, on the same data and cohorts. Repeatable."),
+        typer.Option(
+            metavar="METHOD",
+            help="Also this method, on the same data and cohorts. Repeatable.",
+            autocompletion=completing.methods,
+        ),
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, trial, workers, cached, vectorised or sequential.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="auto, trial, workers, cached, vectorised or sequential.",
+            autocompletion=completing.engines,
+        ),
+    ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            help="Also tell tensorboard, wandb or mlflow the numbers of each round. Repeatable.",
+            autocompletion=completing.trackers,
+        ),
     ] = None,
     out: Out = None,
     as_json: AsJson = False,
@@ -60,7 +74,12 @@ def run(
 
     plures run FILE --seeds 3 --beside local --beside fedavg
     """
+    from plures.cli.compare import show_comparison
+    from plures.cli.progress import make_watcher
+    from plures.recipes import load_experiment, run_experiment, run_study
+
     loaded = load_experiment(experiment, [*(changes or []), *([] if engine is None else [f"engine={engine}"])])
+    loaded = loaded.model_copy(update={"track": loaded.track.also(track or [])})
     folder = out or (Path(loaded.out) if loaded.out else default_folder(loaded.method))
     watcher = make_watcher(Console(stderr=True))
     with told_where(folder):

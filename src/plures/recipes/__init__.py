@@ -20,6 +20,8 @@ from plures.recipes.reloading import load_run
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program, run
 from plures.recipes.study import Study, run_members
+from plures.recipes.track_tables import make_trackers
+from plures.recipes.tracking import Tracker
 from plures.recipes.watching import Watcher
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "PlannedCost",
     "RunResult",
     "Study",
+    "Tracker",
     "Watcher",
     "load_experiment",
     "make_experiment",
@@ -48,6 +51,7 @@ def run_experiment(
             "[data] sizes stands in for data that are not at hand, which is enough for `plures cost`. To run the "
             "experiment, name a source and remove sizes, shape and classes."
         )
+    make_trackers(experiment.track)  # what is missing is told before anything is built
     folder = out or experiment.out
     where = None if folder is None else Path(folder)
     if experiment.pipeline is not None:
@@ -67,6 +71,7 @@ def run_study(
 
     `seeds` is a number of them, counted from the experiment's own, or the seeds themselves.
     """
+    make_trackers(experiment.track)
     numbers = range(experiment.seed, experiment.seed + seeds) if isinstance(seeds, int) else seeds
     return run_members(experiment, run_experiment, out=Path(out), seeds=numbers, beside=beside, watcher=watcher)
 
@@ -102,6 +107,7 @@ def run_built(
         title=title,
         configuration=built.configuration,
         watcher=watcher,
+        trackers=make_trackers(experiment.track),
         least_rounds=0 if experiment.pipeline is not None else 1,
         notes=notes_of(built, experiment),
         pretrained=pretrained,

@@ -20,10 +20,10 @@ from plures.recipes.experiment import Experiment, Pipeline, PretrainTable
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
+from plures.recipes.several import several_runs
 from plures.recipes.study import COMMON_OPTIONS, needs_a_part
 from plures.recipes.watching import Watcher
 
-ROUNDS, PRETRAIN = 10, 20
 ADVICE = "advice.json"
 REFERENCE = "nothing"
 """The shared model, trained on for as long as the others."""
@@ -85,8 +85,8 @@ def advise(
     run: Callable[..., RunResult],
     *,
     out: Path,
-    rounds: int = ROUNDS,
-    pretrain: int = PRETRAIN,
+    rounds: int,
+    pretrain: int,
     seeds: int = 1,
     watcher: Watcher | None = None,
 ) -> list[Advice]:
@@ -96,20 +96,24 @@ def advise(
     make_empty_folder(out)
     numbers = range(experiment.seed, experiment.seed + seeds)
 
-    def runs_of(part: str, one: Experiment) -> list[RunResult]:
-        places = {seed: out / part.replace(" ", "-") / f"seed-{seed}" for seed in numbers}
-        return [
-            run(one.model_copy(update={"seed": seed}), out=place, title=part, watcher=watcher)
-            for seed, place in places.items()
-        ]
+    total = seeds * (1 + sum(isinstance(one, Experiment) for _, one in wanted))
+    with several_runs(out, total, watcher) as next_run:
 
-    reference = runs_of(REFERENCE, candidate_of(base, Candidate(part=REFERENCE, method="fedavg")))
-    found = [told(REFERENCE, reference, reference, "")]
-    for part, one in wanted:
-        found.append(tried_part(part, one, reference, runs_of))
-        found = [found[0], *ranked(found[1:])]
-        rows = [advice.as_json() for advice in found]
-        (out / ADVICE).write_text(as_json_text(rows, indent=2) + "\n", encoding="utf-8")
+        def runs_of(part: str, one: Experiment) -> list[RunResult]:
+            results = []
+            for seed in numbers:
+                next_run()
+                place = out / part.replace(" ", "-") / f"seed-{seed}"
+                results.append(run(one.model_copy(update={"seed": seed}), out=place, title=part, watcher=watcher))
+            return results
+
+        reference = runs_of(REFERENCE, candidate_of(base, Candidate(part=REFERENCE, method="fedavg")))
+        found = [told(REFERENCE, reference, reference, "")]
+        for part, one in wanted:
+            found.append(tried_part(part, one, reference, runs_of))
+            found = [found[0], *ranked(found[1:])]
+            rows = [advice.as_json() for advice in found]
+            (out / ADVICE).write_text(as_json_text(rows, indent=2) + "\n", encoding="utf-8")
     return found
 
 

@@ -154,7 +154,7 @@ def build_guard(given: bool | GuardTable) -> GuardPlan | None:
 
 def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any]) -> str:
     """The experiment with every default written out; running it again gives the same result."""
-    apart = {"out", "split", "server", "method_options"} | ({"cohort"} if experiment.participation else set())
+    apart = {"out", "track", "split", "server", "method_options"} | ({"cohort"} if experiment.participation else set())
     table = experiment.model_dump(exclude=apart, exclude_none=True)
     known = {"shape", "classes"}
     table["model"] = without(plain_defaults(find_model(experiment.model.name)), known) | table["model"]

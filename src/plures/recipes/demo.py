@@ -13,10 +13,10 @@ from plures.methods import METHODS
 from plures.recipes.experiment import make_experiment
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
+from plures.recipes.several import several_runs
 from plures.recipes.watching import Watcher
 from plures.report.tables import Row, row_of
 
-ROUNDS = 20
 COHORT = 10
 EPOCH = {"epochs": 2, "batch": 10}
 SAME = {"lr": 0.1, "budget": EPOCH}
@@ -53,13 +53,17 @@ def run_demo(
     out: Path,
     run: Callable[..., RunResult],
     *,
-    rounds: int = ROUNDS,
+    rounds: int,
     seed: int = 0,
     watcher: Watcher | None = None,
 ) -> list[Row]:
     """Run every method, each in a folder of its own, and compare them client by client with FedAvg."""
     make_empty_folder(out)
-    results = {method: run_method(method, out, run, rounds, seed, watcher) for method in shown()}
+    results: dict[str, RunResult] = {}
+    with several_runs(out, len(shown()), watcher) as next_run:
+        for method in shown():
+            next_run()
+            results[method] = run_method(method, out, run, rounds, seed, watcher)
     reference = results["fedavg"].scores("global")
     rows = []
     for method, result in results.items():

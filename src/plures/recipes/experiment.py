@@ -19,8 +19,9 @@ from plures.evaluate import SplitName
 from plures.evaluate.guard import MARGIN
 from plures.recipes.explaining import problems_in
 from plures.recipes.overrides import apply_override
+from plures.recipes.track_tables import Track
 
-RESERVED = ("faults", "privacy", "checkpoint", "track", "tune", "deploy")
+RESERVED = ("faults", "privacy", "checkpoint", "tune", "deploy")
 """Tables that later versions will read."""
 
 
@@ -184,6 +185,7 @@ class Experiment(Table):
     capacity: dict[str, Any] | None = None
     """What clients can afford: {density = 0.5}, or width, flops or bytes; a number, a list, tiers, a distribution."""
     wire: WireTable = WireTable()
+    track: Track = Track()
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

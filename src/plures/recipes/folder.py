@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import io
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from plures.core.errors import RunFolderError
 from plures.core.types import Params
 from plures.evaluate import Evaluation
 from plures.report import records
+from plures.report.json_text import as_json_text as as_json_text
 
 States = Iterable[tuple[int, Params]]
 ROWS_AT_ONCE = 10_000
@@ -47,6 +47,9 @@ class RunFolder:
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         self.write_text(name, as_json_text(value, indent=2) + "\n")
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
 
     def add_round(self, line: Mapping[str, Any]) -> None:
         self._append(records.ROUNDS, (as_json_text(line) + "\n").encode("utf-8"))
@@ -132,19 +135,6 @@ def make_empty_folder(path: Path) -> None:
         raise RunFolderError(f"Cannot write to {path}: {error.strerror}. Choose another folder with --out.") from error
     if occupied:
         raise RunFolderError(f"The folder {path} is not empty. Choose another with --out, or remove it first.")
-
-
-def as_json_text(value: Any, indent: int | None = None) -> str:
-    """JSON that every reader takes: a number that is none is null."""
-    return json.dumps(without_nan(value), indent=indent, allow_nan=False)
-
-
-def without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: without_nan(item) for key, item in value.items()}
-    return [without_nan(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def portable(params: Params) -> Params:

@@ -10,8 +10,10 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from plures.core.errors import InvalidConfig
 from plures.core.program import Program
@@ -26,6 +28,8 @@ from plures.recipes.looking import Looker, all_summaries, headline_of
 from plures.recipes.reloading import load_run, load_shared
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
+from plures.recipes.several import under_way
+from plures.recipes.track_tables import Track
 from plures.recipes.tuning import with_tuning
 from plures.recipes.watching import Watcher
 from plures.report import records
@@ -72,7 +76,8 @@ def run_pipeline(
         model = result.headline if pipeline.tune is None or result.headline == "global" else "personal"
         stages.append(stage_of("personal", result, model, stages))
     if pipeline.tune is not None:
-        result = tuned(result, built, first)
+        with nullcontext() if result.folder is None else under_way(result.folder, **told_of(result)):
+            result = tuned(result, built, first)
         stages.append(stage_of("tune", result, "finetuned", stages))
     result = replace(result, stages=tuple(stages))
     if result.folder is not None:
@@ -152,6 +157,7 @@ def pretraining(experiment: Experiment, table: PretrainTable) -> Experiment:
             "evaluation": experiment.evaluation.model_copy(update={"guard": False}),
             "capacity": None,  # the whole model is trained
             "pipeline": None,
+            "track": Track(),
             "out": None,
         }
     )
@@ -198,6 +204,12 @@ def stage_of(name: str, result: RunResult, model: str, before: list[Stage]) -> S
         gain=None if value is None or last is None else (value - last) * (1 if larger else -1),
         folder=None if result.folder is None else str(result.folder),
     )
+
+
+def told_of(result: RunResult) -> dict[str, Any]:
+    """For those who watch: the run is being fine-tuned."""
+    told = {key: result.facts[key] for key in ("method", "seed", "rounds", "clients")}
+    return {"title": result.title, **told, "shown": f"{result.headline}/test/{result.metric}"}
 
 
 def tuned(result: RunResult, built: Built, first: Fallback | None) -> RunResult:

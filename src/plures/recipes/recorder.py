@@ -27,6 +27,7 @@ from plures.recipes.plan import EvaluationPlan
 from plures.recipes.results import RunResult, Status
 from plures.report import records
 from plures.report.milestones import milestones
+from plures.report.running import running_now
 from plures.stores.memory import MemoryStore
 
 
@@ -74,6 +75,12 @@ class Recorder:
         """The metric to look at while the run goes on: on test data, if there is a look at them."""
         split = "test" if "test" in self.plan.splits or not self.plan.splits else self.plan.splits[0]
         return f"{self.headline}/{split}/{self.goal.judged_by}"
+
+    def begin(self) -> None:
+        """Tell others that the run is under way."""
+        if self.folder is not None:
+            told = {key: self.facts[key] for key in ("method", "seed", "rounds", "clients")}
+            self.folder.write_json(records.RUNNING, running_now(title=self.title, **told, shown=self.shown))
 
     def on_result(self, visit: Visit, result: Result) -> None:
         """Note what a client's visit cost and, if so planned, score it right after its training."""
@@ -142,6 +149,7 @@ class Recorder:
         if self.folder is not None:
             self.folder.save_state(server.shared, self._states())
             self.folder.write_json(records.RESULT, result.as_json())
+            self.folder.remove(records.RUNNING)
         return result
 
     def _states(self) -> Sequence[tuple[int, Params]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -27,12 +27,13 @@ from plures.participation import Sampler, as_sampler
 from plures.recipes.capacities import affordable
 from plures.recipes.checks import check_arguments, check_device, check_run
 from plures.recipes.engines import TRIAL, check_engine, find_engine
-from plures.recipes.folder import RunFolder
+from plures.recipes.folder import RunFolder, make_empty_folder
 from plures.recipes.guarding import LoadRun, guarding_of
 from plures.recipes.looking import headline_of
 from plures.recipes.plan import EvaluationPlan
-from plures.recipes.recorder import Recorder
+from plures.recipes.recorder import Recorder, status_of
 from plures.recipes.results import RunResult
+from plures.recipes.tracking import TrackedRun, Tracker, Tracking, as_trackers
 from plures.recipes.watching import Silence, Watcher
 from plures.report import records
 from plures.wire import Codec
@@ -57,6 +58,7 @@ def run(
     title: str | None = None,
     configuration: str | None = None,
     watcher: Watcher | None = None,
+    trackers: Sequence[Tracker | str] = (),
     least_rounds: int = 1,
     notes: Mapping[str, Any] | None = None,
     pretrained: Fallback | None = None,
@@ -68,7 +70,9 @@ def run(
     client's number to its module. `newcomers` are never trained on; they are numbered after the federation's clients,
     and the last round is evaluated on them apart. `capacity` says what clients can afford: a number in the method's own
     unit, or a table such as {"density": [0.5, 0.1]} (docs/capacity.md). `wire` carries what is sent, by default
-    exactly. `configuration` is kept beside the results; `pretrained` is a shared model that a guard may fall back on.
+    exactly. `trackers` are told the numbers of each round: "tensorboard", "wandb", "mlflow", or objects of your own
+    (docs/watching.md). `configuration` is kept beside the results; `pretrained` is a shared model that a guard may fall
+    back on.
     """
     if isinstance(method, str):
         method = find_method(method).make()
@@ -80,6 +84,7 @@ def run(
     check_wire(wire)
     program = make_program(method, as_networks(model), federation, seed=seed, device=device, wire=wire, loss=loss)
     check_engine(engine)
+    tracking = Tracking(trackers=as_trackers(trackers))
     sampler, plan = as_sampler(cohort), evaluation or EvaluationPlan()
     check_run(
         program,
@@ -107,6 +112,8 @@ def run(
         "engine_reason": chosen.reason,
         **(notes or {}),
     }
+    configuration = with_engine(configuration, engine, chosen.engine)
+    start_tracking(tracking, title, facts, configuration, out)
     recorder = Recorder(
         program,
         federation,
@@ -114,11 +121,27 @@ def run(
         title=title,
         rounds=rounds,
         facts=facts,
-        folder=open_folder(out, with_engine(configuration, engine, chosen.engine)),
+        folder=open_folder(out, configuration),
         newcomers=newcomers,
         guarding=guarding,
     )
-    return play(recorder, sampler, chosen.engine, watcher or Silence())
+    return play(recorder, sampler, chosen.engine, watcher or Silence(), tracking)
+
+
+def start_tracking(
+    tracking: Tracking, title: str, facts: Mapping[str, Any], configuration: str | None, out: str | Path | None
+) -> None:
+    """Trackers come before the first file, so that a run that they refuse leaves nothing behind."""
+    folder = None if out is None else Path(out)
+    is_new = folder is not None and not folder.exists()
+    if folder is not None:
+        make_empty_folder(folder)
+    try:
+        tracking.started(TrackedRun(title=title, facts=facts, configuration=configuration, folder=folder))
+    except BaseException:
+        if folder is not None and is_new:
+            folder.rmdir()
+        raise
 
 
 def make_program(
@@ -180,11 +203,12 @@ def one_thread() -> Iterator[None]:
 
 
 @one_thread()
-def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher) -> RunResult:
+def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher, tracking: Tracking) -> RunResult:
     """Train to the end; whatever stops it earlier, the last whole round is kept first."""
     program, federation = recorder.program, recorder.federation
     server, seconds = start(program), 0.0
     recorder.looker.share_with(engine)
+    recorder.begin()
     watcher.started(recorder.title, recorder.rounds, federation.num_clients, recorder.shown)
     rounds = train(
         program,
@@ -201,13 +225,20 @@ def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher)
             seconds += time.perf_counter() - began
             metrics = recorder.record(server, report, seconds)
             watcher.round_done(report, metrics)
+            tracking.round_done(recorder.history[-1])
             began = time.perf_counter()
     except BaseException as trouble:
         watcher.ended()
-        with suppress(RunFolderError):
-            recorder.finish(server, seconds, trouble)
+        result = None
+        try:
+            with suppress(RunFolderError):
+                result = recorder.finish(server, seconds, trouble)
+        finally:
+            tracking.ended(status_of(trouble), result)
         raise
     if server.round == 0:  # nothing to train: the start is what there is to look at
         recorder.look(server)
     watcher.ended()
-    return recorder.finish(server, seconds, None)
+    result = recorder.finish(server, seconds, None)
+    tracking.ended("finished", result)
+    return result

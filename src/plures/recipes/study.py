@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from plures.recipes.experiment import Experiment, Model
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
+from plures.recipes.several import several_runs
 from plures.recipes.watching import Watcher
 from plures.report import records
 
@@ -58,10 +60,11 @@ def run_members(
         check_ahead(label, one)
     make_empty_folder(out)
     members: list[Member] = []
-    for seed in seeds:
-        for label, one in wanted.items():
+    with several_runs(out, len(seeds) * len(wanted), watcher) as next_run:
+        for seed, (label, one) in product(seeds, wanted.items()):
             member = Member(label, seed, f"{label}/seed-{seed}")
             title = label if len(seeds) == 1 else f"{label} {seed}"
+            next_run()
             run(one.model_copy(update={"seed": seed}), out=out / member.folder, title=title, watcher=watcher)
             members.append(member)
             told = {"runs": [member._asdict() for member in members]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from plures.core.context import RoundReport
 from plures.evaluate import Summary
@@ -18,6 +18,13 @@ class Watcher(Protocol):
     def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None: ...
 
     def ended(self) -> None: ...
+
+
+@runtime_checkable
+class CountsRuns(Protocol):
+    """A watcher that wants to know where in a study a run stands."""
+
+    def next_run(self, number: int, total: int) -> None: ...
 
 
 class Silence:

@@ -11,6 +11,8 @@ RUN/
   shared.safetensors       the shared part after the last whole round
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
   tuned.safetensors        with a pipeline that ends in fine-tuning: what that moved, named CLIENT/PARAMETER
+  running.json             while the run goes on: the process that runs it, and what it was asked for
+  tensorboard/             events for TensorBoard, if that was asked for
   result.json              the end: metrics of the last and of the validation-selected round, costs, fingerprints
 """
 
@@ -32,7 +34,9 @@ VISITS = "visits.csv.gz"
 SHARED = "shared.safetensors"
 PERSONAL = "personal.safetensors"
 TUNED = "tuned.safetensors"
+RUNNING = "running.json"
 RESULT = "result.json"
+TENSORBOARD = "tensorboard"
 STUDY = "study.json"
 """In a folder of several runs: the label, seed and folder of each."""
 

@@ -108,6 +108,12 @@ def score(value: float | None, metric: str) -> str:
     return percent(value) if in_percent(metric) else four_digits(value)
 
 
+def named_score(name: str, value: float | None) -> str:
+    """Of a metric such as personal/test/rmse: "personal rmse 1.2"; an accuracy is known by its percent sign."""
+    model, metric = name.partition("/")[0], name.rpartition("/")[2]
+    return f"{model} {score(value, metric)}" if metric == "accuracy" else f"{model} {metric} {score(value, metric)}"
+
+
 def points(value: float, metric: str) -> str:
     """A difference as its metric is read: those of percentages are points."""
     return f"{100 * value:.1f} points" if in_percent(metric) else four_digits(value)
@@ -140,3 +146,12 @@ def readable_bytes(count: float) -> str:
         if count < 1000:
             return f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} TB"
+
+
+def readable_seconds(seconds: float) -> str:
+    """A time as clocks show it: 0:07, 12:34 or 1:02:03; from two days on in days."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours / 24:.0f} days"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,1 @@
+"""Trackers by name, one file each; each needs the extra 'track'."""
