@@ -28,6 +28,7 @@ NOT_RUN = {
     ("README.md", "make demo"): "installs; tests/e2e/test_demo.py runs the demo",
     ("README.md", "make test"): "this is it",
     ("README.md", "plures cost"): "docs/costs.md has the same line, and what it prints",
+    ("README.md", "plures advise"): "a recipe, docs/recipes/which-layer-to-personalise.md, runs it in full",
     ("CONTRIBUTING.md", "make help"): "installs nothing and shows the Makefile",
     ("CONTRIBUTING.md", "make test"): "this is it",
     ("docs/index.md", "make demo"): "installs; tests/e2e/test_demo.py runs the demo",
