@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --timeout 60 --retries 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench clean
+.PHONY: help demo test test-all check format bench docs docs-serve clean
 
 help:  ## Show this list
 	@echo "Plures: personalised federated learning. Targets:"
@@ -37,8 +37,14 @@ format: $(STAMP)  ## Format the code and mend what ruff can mend
 bench: $(STAMP)  ## Measure the engines beside plain loops (a quiet quarter of an hour)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
+docs: $(STAMP)  ## Build the documentation site into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-serve: $(STAMP)  ## Show the site at http://127.0.0.1:8000 and build it anew at every change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 clean:  ## Remove caches and build output (.venv stays: remove it by hand)
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.venv -prune -o -path ./.git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 # Torch comes first and pinned, so that no newer one is fetched only to be replaced.

@@ -16,7 +16,7 @@ from plures.recipes.new_method import methods_table, write_method, write_tables
 from tests.cli.helpers import PLURES, environment, process
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("src", "tests", "docs", "examples", "pyproject.toml", "CITATION.cff")
+COPIED = ("src", "tests", "docs", "examples", "tools", "mkdocs.yml", "pyproject.toml", "CITATION.cff")
 COPIED += ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 PART = "tests/conformance tests/golden tests/methods/test_my_method.py tests/docs tests/e2e/test_new_method.py"
 PART += " tests/methods/test_newcomers.py tests/oracles/test_oracles.py tests/recipes/test_resolved.py"

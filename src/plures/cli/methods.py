@@ -72,7 +72,7 @@ def new_method(
         golden = ["-m", "tests.golden.make", name]
         subprocess.run([sys.executable, *golden], cwd=here, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
         typer.echo(f"wrote tests/golden/curves/{name}.json")
-        typer.echo("\nAll of it passes the tests as it is. ARCHITECTURE.md says how to make it yours; then:")
+        typer.echo("\nAll of it passes the tests as it is. docs/recipes/add-a-method.md says how to go on; then:")
         typer.echo("  make format && .venv/bin/plures methods --write")
         typer.echo(f"  OMP_NUM_THREADS=1 .venv/bin/python {' '.join(golden)}")
         typer.echo(f"  make check && make test ARGS='-k \"{name} or every_method or table_of\"'")

@@ -29,7 +29,7 @@ def behind(problem: Problem) -> Problem:
 
 
 class Cached:
-    """Runs the cohort in order."""
+    """Runs the cohort in this process, in order, with faster steps; what a phase does not move is run once."""
 
     name = "cached"
     stepping = staticmethod(cached_steps)

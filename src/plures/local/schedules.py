@@ -160,7 +160,7 @@ def cosine(start: float, rounds: int, end: float = 0.0, warmup: float = 0.0) -> 
 
 
 def inverse_sqrt(start: float) -> Schedule:
-    """start / sqrt(round)."""
+    """`start` in round 1, then start / sqrt(round)."""
     return InverseSqrt(start=start)
 
 

@@ -63,6 +63,7 @@ def register(
 
 
 def find_method(name: str) -> MethodInfo:
+    """A registered method by its name; an unknown one is an error that tells near names."""
     if name not in METHODS:
         raise InvalidConfig(f"There is no method '{name}'. {did_you_mean(name, METHODS)}")
     return METHODS[name]

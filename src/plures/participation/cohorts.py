@@ -150,12 +150,12 @@ def binomial(rate: float) -> Sampler:
 
 
 def random_size(low: int, high: int) -> Sampler:
-    """From low to high clients."""
+    """Uniformly drawn clients, whose number is itself drawn, from low to high."""
     return RandomSize(low=low, high=high)
 
 
 def round_robin(size: int) -> Sampler:
-    """`size` clients in turn."""
+    """The next `size` clients by number in every round, from the first again after the last."""
     return RoundRobin(size=size)
 
 

@@ -99,6 +99,7 @@ def combine(groups: Mapping[Part, Params]) -> Params:
 
 
 def split_table(model: nn.Module, parts: Parts) -> str:
+    """Each parameter with its part, shape and size, and the share of each part; for people to read."""
     values = dict(model.named_parameters()) | moving_buffers(model)
     rows = [(name, parts[name], "x".join(map(str, v.shape)) or "1", v.numel()) for name, v in values.items()]
     width = min(35, max([len("parameter"), *(len(name) for name, *_ in rows)]))

@@ -51,7 +51,7 @@ CostOf = Callable[[int], tuple[Cost, Cost]]
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCost:
-    """What an experiment will cost."""
+    """What an experiment will cost: a visit on average, the whole run, the highest peak of memory."""
 
     method: str
     rounds: int

@@ -163,7 +163,7 @@ class Pipeline(Table):
 
 
 class Experiment(Table):
-    """A whole experiment."""
+    """A whole experiment, as a file has it; `load_experiment` and `make_experiment` check and complete one."""
 
     method: str
     rounds: int = Field(default=50, ge=0)

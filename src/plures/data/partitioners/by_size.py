@@ -73,5 +73,5 @@ def iid(num_clients: int) -> Iid:
 
 
 def by_quantity(num_clients: int, sigma: float = 1.0, min_examples: int = 5) -> ByQuantity:
-    """Clients differ in size only."""
+    """Clients differ in size only, by log-normal draws of spread `sigma`; none has fewer than `min_examples`."""
     return ByQuantity(num_clients=num_clients, sigma=sigma, min_examples=min_examples)

@@ -11,7 +11,7 @@ from plures.data.sources.registry import source
 
 @source("digits", about="1,797 handwritten digits of scikit-learn, 1x8x8 pixels from 0 to 1, ten classes")
 def digits() -> DataSet:
-    """Needs no file."""
+    """The handwritten digits that come with scikit-learn: real data that need no file."""
     # Not at the top: it would more than double the time of `import plures`.
     from sklearn.datasets import load_digits
 

@@ -49,6 +49,7 @@ def source(
 
 
 def find_source(name: str) -> Source:
+    """A data set by the name that `plures data list` has; an unknown one is an error that tells near names."""
     if name not in SOURCES:
         raise InvalidConfig(f"There is no data source '{name}'. {did_you_mean(name, SOURCES)}")
     return SOURCES[name]
