@@ -20,8 +20,9 @@ from plures.recipes.experiment import Experiment, Pipeline, PretrainTable
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
-from plures.recipes.study import COMMON_OPTIONS, needs_a_part
+from plures.recipes.study import needs_a_part
 from plures.recipes.watching import Watcher
+from plures.report.conditions import LOCAL_WORK
 
 ROUNDS, PRETRAIN = 10, 20
 ADVICE = "advice.json"
@@ -156,7 +157,7 @@ def with_stages(experiment: Experiment, out: Path, rounds: int, pretrain: int) -
 def common_options(experiment: Experiment, method: str) -> dict[str, Any]:
     known = inspect.signature(find_method(method).make).parameters
     given = experiment.method_options
-    return {name: value for name, value in given.items() if name in COMMON_OPTIONS and name in known}
+    return {name: value for name, value in given.items() if name in LOCAL_WORK and name in known}
 
 
 def tried(base: Experiment) -> Iterator[tuple[Candidate, Experiment | str]]:
