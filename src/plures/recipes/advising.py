@@ -155,8 +155,7 @@ def with_stages(experiment: Experiment, out: Path, rounds: int, pretrain: int) -
 
 
 def common_options(experiment: Experiment, method: str) -> dict[str, Any]:
-    known = inspect.signature(find_method(method).make).parameters
-    given = experiment.method_options
+    known, given = inspect.signature(find_method(method).make).parameters, experiment.method_options
     return {name: value for name, value in given.items() if name in LOCAL_WORK and name in known}
 
 
