@@ -26,8 +26,9 @@ from torch.nn import functional as F
 from plures.core.context import Server, lone_facts, make_visit
 from plures.core.loop import start
 from plures.core.method import Method
+from plures.core.networks import OneNetwork
 from plures.core.problem import Problem, descend
-from plures.core.program import OneNetwork, Program
+from plures.core.program import Program
 from plures.core.seeds import generator, global_draws
 from plures.core.types import Batch
 from plures.data.client import make_client

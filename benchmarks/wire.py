@@ -25,10 +25,11 @@ from torch.nn import functional as F
 
 from plures.core.client import Result, run_client
 from plures.core.loop import train
-from plures.core.method import Visit
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.seeds import generator, global_draws
 from plures.core.types import Batch
+from plures.core.visit import Visit
 from plures.core.wire import Message, Parcel
 from plures.data.client import make_client
 from plures.data.federation import Federation

@@ -171,7 +171,7 @@ def test_run_prints_a_table_and_writes_a_folder(plures, experiment):
 
     assert said.code == 0
     lines = [line.split() for line in said.out.splitlines()]
-    assert lines[lines.index(["global/test"]) + 1][0] == "accuracy"
+    assert lines[lines.index(["global", "=", "personal/test"]) + 1][0] == "accuracy"
     assert "best on validation: round 1, global/test/accuracy" in said.out
     assert said.out.endswith("Results: results\n")
     assert widest(said.out) <= 80
@@ -246,7 +246,7 @@ def test_demo_as_json_is_all_there_is_on_stdout(plures):
     assert [row["title"] for row in rows][:6] == ["Local", "FedAvg", "FedAvg-FT", "FedPer", "FedAlt", "PFLEGO"]
     assert len(rows) == len(METHODS)
     for row in rows:
-        assert 0 <= row["accuracy"] <= 1
+        assert 0 <= row["value"] <= 1
         assert (row["helped"] is None) == (row["title"] == "FedAvg")
 
 

@@ -15,7 +15,8 @@ from plures.core.client import run_client
 from plures.core.context import Engine, RoundContext, Server
 from plures.core.loop import start, train
 from plures.core.method import Method
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.types import PERSONAL, SHARED_BUFFERS, Batch, Params, is_known, travels
 from plures.engines.sequential import Sequential
 from plures.methods import METHODS

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from plures.core.context import lone_facts, make_visit
 from plures.core.loop import Committed, start, train
 from plures.core.method import Method, Phase
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.seeds import generator
 from plures.core.types import PERSONAL, SHARED, Batch
 from plures.engines.sequential import Sequential

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from plures.core import program as program_module
 from plures.core.client import run_client
 from plures.core.loop import start
-from plures.core.program import MODULES_KEPT, NetworkPerClient, Program
+from plures.core.networks import NetworkPerClient
+from plures.core.program import MODULES_KEPT, Program
 from plures.local import epochs, steps
 from plures.methods import fedalt, fedavg, fedper, fedsim, pflego
 from plures.stores.memory import MemoryStore

@@ -10,9 +10,10 @@ from plures.core.client import arrival, run_client, run_phases
 from plures.core.context import lone_facts, make_visit
 from plures.core.errors import ClientFailed, InvalidModel
 from plures.core.loop import start
-from plures.core.method import Upload
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.types import FROZEN, PERSONAL, SHARED
+from plures.core.visit import Upload
 from plures.local import (
     delta,
     epochs,

@@ -11,8 +11,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from plures.core.errors import ClientFailed
-from plures.core.method import Capacity, Upload
+from plures.core.method import Capacity
 from plures.core.types import PERSONAL, Batch
+from plures.core.visit import Upload
 from plures.core.wire import Message
 from plures.local import steps
 from plures.local.uploads import delta

@@ -14,10 +14,11 @@ from plures.core.client import Result, arrival, run_phases
 from plures.core.context import Server
 from plures.core.gather import Gathering
 from plures.core.loop import start
-from plures.core.method import Trained, Upload
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.sums import empty_sum
 from plures.core.types import Batch
+from plures.core.visit import Trained, Upload
 from plures.engines.sequential import Sequential
 from plures.local import delta, sgd
 from plures.stores.memory import MemoryStore

@@ -5,8 +5,8 @@ import torch
 
 from plures.core.errors import ClientFailed, Diverged, PluresError
 from plures.core.loop import start, train
-from plures.core.method import Upload
 from plures.core.types import PERSONAL, SHARED
+from plures.core.visit import Upload
 from plures.engines.sequential import Sequential
 from plures.local import adam, epochs, exponential, gradient, sgd, steps
 from plures.server import uniform

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plures.core.client import run_client
-from plures.core.method import Upload, Weight
+from plures.core.method import Weight
 from plures.core.sums import BLOCK, accumulate, empty_sum, in_blocks
+from plures.core.visit import Upload
 from plures.engines.sequential import Sequential
 from plures.local import delta, epochs, sgd
 from plures.server import fedadam, global_ht, samples, uniform

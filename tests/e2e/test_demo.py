@@ -67,7 +67,7 @@ def test_the_table_of_the_demo_agrees_with_its_records(demo):
         result = records.read_result(folder / FOLDERS[title])
         accuracy = result["metrics"][f"{result['headline']}/test/accuracy"]
         assert row[1] == f"{100 * accuracy['weighted']:.1f}%"
-        assert rows[title]["accuracy"] == accuracy["weighted"]
+        assert rows[title]["value"] == accuracy["weighted"]
         assert rows[title]["num_bytes"] == result["cost"]["bytes_down"] + result["cost"]["bytes_up"]
         assert (result["clients"], result["cohort"], result["rounds"]) == (20, 10, 2)
 

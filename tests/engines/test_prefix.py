@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from plures.core.client import Work, arrival, own_draws, run_phases
 from plures.core.method import Method, Phase
+from plures.core.networks import OneNetwork
 from plures.core.problem import Problem, plain_steps
-from plures.core.program import OneNetwork, Program
+from plures.core.program import Program
 from plures.core.types import PERSONAL, SHARED, Batch, Params
 from plures.engines import prefix
 from plures.engines.fused import fused_steps

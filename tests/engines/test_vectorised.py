@@ -11,9 +11,9 @@ import torch
 
 from plures.core.client import Result
 from plures.core.context import RoundContext
-from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.types import Params
+from plures.core.visit import Visit
 from plures.engines import lockstep as lockstep_module
 from plures.engines import vectorised
 from plures.engines.sequential import Sequential

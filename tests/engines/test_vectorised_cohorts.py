@@ -17,8 +17,9 @@ from plures.core.errors import ClientFailed
 from plures.core.goals import squared_error
 from plures.core.loop import start
 from plures.core.method import Method
+from plures.core.networks import NetworkPerClient, OneNetwork
 from plures.core.problem import descend
-from plures.core.program import NetworkPerClient, OneNetwork, Program
+from plures.core.program import Program
 from plures.core.types import PERSONAL, SHARED, Batch
 from plures.engines import lockstep as lockstep_module
 from plures.engines import vectorised

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from plures.core.goals import CLASSIFICATION, next_token
 from plures.core.method import Method, Optimizer
+from plures.core.networks import OneNetwork
 from plures.core.problem import descend
-from plures.core.program import OneNetwork, Program
+from plures.core.program import Program
 from plures.core.seeds import generator
 from plures.core.types import PERSONAL, SHARED, Batch
 from plures.engines.sequential import Sequential

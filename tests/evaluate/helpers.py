@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from plures.core.context import Server
 from plures.core.method import Method
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.types import Batch, Params
 from plures.data import Federation, federate
 from plures.evaluate import ClientScore, Evaluator

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from plures.core.client import Result
-from plures.core.method import Method, Visit, whole_shared_part
+from plures.core.method import Method, whole_shared_part
 from plures.core.types import Batch
+from plures.core.visit import Visit
 from plures.evaluate import costs
 from plures.evaluate.costs import CostMeter, VisitCost, largest_batch, states_kept
 from plures.local import adam, epochs, sgd, steps

@@ -1,4 +1,4 @@
-"""Diagnostics: gradients and drops of the loss against plain loops, and every method left as it was."""
+"""Diagnostics: gradients against plain loops."""
 
 from __future__ import annotations
 
@@ -11,29 +11,19 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from plures.core.context import Server
-from plures.core.errors import ClientFailed
 from plures.core.goals import next_token, squared_error
-from plures.core.program import Program
 from plures.core.types import Batch, Params
 from plures.evaluate import diagnostics
 from plures.evaluate.diagnostics import Diagnostics, Gradients
-from plures.local import epochs, sgd, steps
-from plures.methods import fedalt, fedavg, fedper, fedsim, local, pfedme, pflego
-from plures.models import char_lstm, mlp, with_own_heads
-from plures.participation import uniform
-from plures.stores.memory import MemoryStore
-from tests.conformance.table import ROWS, Row
+from plures.local import steps
+from plures.methods import fedalt, fedavg, fedper, fedsim
+from plures.models import char_lstm
 from tests.evaluate.test_curvature import SHARED, measured, on_quadratics, quadratics
 from tests.helpers.methods import (
-    HEAD,
-    INPUTS,
     NormedNetwork,
     Played,
     Population,
     TinyNetwork,
-    assert_same_bits,
-    copy_of,
     federation,
     network,
     play,
@@ -253,183 +243,3 @@ def test_a_large_client_goes_through_the_network_in_chunks(monkeypatch):
     monkeypatch.setattr(Counting, "sizes", [], raising=False)
     measured(play(fedavg(budget=steps(1)), 0, population=federation([100]), module=network(Counting)))
     assert set(Counting.sizes) == {40, 20, 30}
-
-
-# Drops of the loss
-
-
-def head_descended(params: Params, batch: Batch, lr: float, count: int) -> Params:
-    """Plain full-batch gradient descent on the head."""
-    for _ in range(count):
-        leaves = {name: params[name].clone().requires_grad_() for name in HEAD}
-        loss = F.cross_entropy(functional_call(network(), params | leaves, (batch.inputs,)), batch.targets)
-        grads = torch.autograd.grad(loss, list(leaves.values()))
-        params = params | {name: params[name] - lr * grad for name, grad in zip(HEAD, grads, strict=True)}
-    return params
-
-
-def loss_of(params: Params, batch: Batch) -> float:
-    return float(F.cross_entropy(functional_call(network(), params, (batch.inputs,)), batch.targets))
-
-
-def test_inner_steps_of_pflego_lower_the_loss_by_as_much_as_a_plain_loop():
-    """tau - 1 = 4 inner steps, then one at the server's rate of 0.1, by preset `exact` times n_i / n of all clients."""
-    run = play(pflego(tau=5, client_lr=0.05, server=0.1, preset="exact"), 2)
-    inner, joint = [], []
-    for client, batch in enumerate(run.population.batches):
-        arrived = run.model(client)
-        moved = head_descended(arrived, batch, lr=0.05, count=4)
-        last = head_descended(moved, batch, lr=0.1 * batch.num_examples / run.population.total_examples, count=1)
-        inner.append(loss_of(arrived, batch) - loss_of(moved, batch))
-        joint.append(loss_of(moved, batch) - loss_of(last, batch))
-    found = measured(run)
-    assert found["loss_drop/personal"] > 0
-    assert found["loss_drop/personal"] == pytest.approx(sum(inner) / 5, rel=1e-12)
-    assert found["loss_drop/personal observing shared"] == pytest.approx(sum(joint) / 5, rel=1e-12)
-
-
-MINI_BATCHES = fedavg(budget=epochs(2, batch=3))
-SHARES_OF_THE_COHORT = pflego(tau=3, client_lr=0.05, server=sgd(0.1), alpha_norm="round", alpha_in_head=True)
-
-
-@pytest.mark.parametrize("method", [MINI_BATCHES, SHARES_OF_THE_COHORT], ids=["mini-batches", "shares of the cohort"])
-def test_drops_are_those_of_the_next_round_with_everybody_in_it(method):
-    """By the rates, batches and dropout that clients then have in round 3, to the last bits of the sums."""
-    before, after = (play(method, rounds, module=network(Dropping)) for rounds in (2, 3))
-    drops = [
-        loss_of(before.model(visit.client), visit.data) - loss_of(result.trained, visit.data)
-        for visit, result in after.results[-5:]
-    ]
-    found = [value for name, value in measured(before).items() if name.startswith("loss_drop/")]
-    assert len(found) == len(method.local)
-    assert sum(found) == pytest.approx(sum(drops) / 5, rel=1e-12)
-
-
-def test_a_network_that_draws_while_it_is_looked_at_trains_as_it_would():
-    class Drawing(Dropping):
-        """Draws in evaluation too, to no effect."""
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            if not self.training:
-                torch.rand(1)
-            return super().forward(inputs)
-
-    found = [measured(play(MINI_BATCHES, 1, module=network(module))) for module in (Dropping, Drawing)]
-    assert found[0]["loss_drop/shared"] == found[1]["loss_drop/shared"]
-
-
-def test_phases_of_one_name_are_told_apart_as_in_the_reports_of_rounds():
-    base = fedavg(budget=steps(1))
-    run = play(replace(base, local=base.local * 3), 1)
-    told = [name for name in measured(run) if name.startswith("loss_drop/")]
-    assert told == [f"loss_drop/{name}" for name in run.reports[0].losses]
-    assert len(told) == 3
-
-
-def test_a_penalty_is_no_part_of_the_drop():
-    """Both phases go the same way; a penalty that is constant changes no step."""
-    base = fedavg(budget=steps(2))
-    fined = replace(base.local[0], penalty=lambda params, visit: torch.tensor(7.0))
-    found = [measured(play(method, 0)) for method in (base, replace(base, local=(fined,)))]
-    assert found[0] == pytest.approx(found[1], rel=1e-12, nan_ok=True)
-
-
-# Methods
-
-
-def test_fedavg_has_nothing_personal():
-    found = measured(play(fedavg(), 2))
-    assert found["personal_gradient"] == 0.0
-    assert isnan(found["coupling"])
-
-
-def test_a_client_alone_shares_nothing():
-    found = measured(play(local(), 2))
-    assert (found["shared_gradient"], found["gradient_diversity"], found["largest_dissimilarity"]) == (0.0, 0.0, 0.0)
-    assert isnan(found["gradient_diversity_ratio"])
-    assert found["personal_gradient"] > 0
-
-
-def test_what_the_clients_model_does_not_depend_on_has_no_gradient():
-    """pFedMe's own model is a whole twin: it has the gradient, and the shared model none."""
-    found = measured(play(pfedme(), 2))
-    assert found["shared_gradient"] == 0.0
-    assert found["personal_gradient"] > 0
-    assert isnan(found["smoothness_shared"])
-
-
-def test_gradients_of_heads_of_several_sizes_are_measured():
-    """Clients with architectures of their own share the body."""
-    clients, classes = federation([4, 6], classes=2), (2, 3)
-    networks = with_own_heads(lambda count: mlp(shape=(INPUTS,), classes=count, hidden=(3,)), lambda i: classes[i])
-    program = Program(fedper(), networks, loss=F.cross_entropy, seed=1)
-    server = Server(round=0, shared=program.initial_shared(), optimizer={})
-    found = Diagnostics(program, clients, MemoryStore()).measure(server)
-    assert all(map(isfinite, found.values()))
-
-
-class Refusing(TinyNetwork):
-    def forward(self, inputs: Tensor) -> Tensor:
-        if not self.training:
-            raise RuntimeError("I am not to be looked at")
-        return super().forward(inputs)
-
-
-def test_a_network_that_fails_is_told_with_client_and_round():
-    run = play(fedavg(), 1, module=network(Refusing))
-    with pytest.raises(ClientFailed, match=r"not to be looked at \(client client 0, round 2, phase diagnostics\)"):
-        measured(run)
-
-
-NOTHING_SHARED = ("ditto", "fedmask", "local", "pfedme", "mean-regularised")
-"""Methods and variants whose clients' own models may depend on nothing shared that has a gradient."""
-usual_rows = pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, marks=[] if row.variant == next(iter(row.entry.variants)) else pytest.mark.slow)
-        for row in ROWS
-    ],
-    ids=str,
-)
-
-
-def everything_of(run: Played) -> dict[str, Params]:
-    """All that looking might change, copied."""
-    binding = run.program.binding(0)
-    clients = range(run.population.num_clients)
-    kept = {f"state {client}": run.store.get(client) for client in clients}
-    data = {f"data {client}": run.population.batches[client]._asdict() for client in clients}
-    found = {"server": run.shared, "start": binding.values, "module": binding.task.module.state_dict(), **data}
-    for part, state in run.server.optimizer.items():
-        found |= {f"optimiser of {part}: {group}": values for group, values in state.items()}
-    return {name: copy_of(params) for name, params in (found | kept).items() if params is not None}
-
-
-@usual_rows
-def test_every_method_is_measured_and_left_as_it_was(row: Row):
-    run = play(row.make(), 2, uniform(2), population=row.population(), module=network(row.network))
-    before, draws = everything_of(run), torch.get_rng_state()
-
-    found = measured(run)
-
-    after = everything_of(run)
-    assert before.keys() == after.keys()
-    for name in before:
-        assert_same_bits(before[name], after[name])
-    assert torch.equal(torch.get_rng_state(), draws)
-    assert measured(run) == pytest.approx(found, rel=0, abs=0, nan_ok=True)
-    assert all(isfinite(found[name]) for name in GRADIENTS)
-    drops = [name for name in found if name.startswith("loss_drop/")]
-    assert len(drops) == len(run.program.method.local)
-    assert all(isfinite(found[name]) for name in drops)
-    assert found["shared_gradient"] > 0 or {row.method, row.variant} & set(NOTHING_SHARED)
-    assert_nan_where_a_part_is_empty(found)
-
-
-def assert_nan_where_a_part_is_empty(found: dict[str, float]) -> None:
-    shared, personal = found["shared_gradient"] > 0, found["personal_gradient"] > 0
-    assert isfinite(found["gradient_diversity_ratio"]) == shared
-    assert isfinite(found["smoothness_shared"]) == shared
-    assert isfinite(found["smoothness_personal"]) == personal
-    assert isfinite(found["cross_smoothness"]) == (shared and personal)
-    assert isfinite(found["coupling"]) == (shared and personal)

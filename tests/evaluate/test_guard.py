@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from plures.core.goals import CLASSIFICATION, REGRESSION, next_token
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.types import Batch
 from plures.data import federate
 from plures.evaluate import Evaluation, Evaluator

@@ -15,10 +15,12 @@ from torch.nn import functional as F
 from plures.core.client import Result, arrival, run_phases
 from plures.core.context import RoundReport, Server, lone_facts, make_visit
 from plures.core.loop import start, train
-from plures.core.method import Method, Visit
-from plures.core.program import OneNetwork, Program
+from plures.core.method import Method
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.seeds import generator, global_draws
 from plures.core.types import Batch, Params
+from plures.core.visit import Visit
 from plures.core.wire import Wire
 from plures.engines.sequential import Sequential
 from plures.participation import all_clients

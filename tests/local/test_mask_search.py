@@ -15,8 +15,9 @@ from torch import nn
 from plures.core.client import arrival
 from plures.core.context import Server, lone_facts, make_visit
 from plures.core.errors import InvalidConfig
+from plures.core.networks import OneNetwork
 from plures.core.problem import Problem
-from plures.core.program import OneNetwork, Program
+from plures.core.program import Program
 from plures.local import cosine, epochs, proximal, steps
 from plures.local.mask_search import (
     Annealed,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Network, Trained, Visit
+from plures.core.networks import Network
 from plures.core.types import Batch, Facts
+from plures.core.visit import Trained, Visit
 from plures.local.masks import (
     mask_of,
     masked,

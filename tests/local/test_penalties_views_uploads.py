@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Network, Trained, Visit
+from plures.core.networks import Network
 from plures.core.types import Batch, Facts
+from plures.core.visit import Trained, Visit
 from plures.local import add, delta, gradient, original, proximal, pull_to_initial, twin, twin_of, with_twin
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.evaluate import Evaluator
 from plures.local import epochs, steps
 from plures.methods import fedbabu

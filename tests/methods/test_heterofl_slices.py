@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 import plures
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.seeds import generator
 from plures.core.types import Batch
 from plures.data import digits_federation

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from plures.core.loop import train
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.core.seeds import generator
 from plures.core.types import Batch
 from plures.engines.sequential import Sequential

@@ -8,7 +8,8 @@ from torch import nn
 
 import plures
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.data import digits_federation
 from plures.local import epochs, sgd, steps
 from plures.methods import pfedhn

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from plures.core.errors import InvalidConfig
-from plures.core.method import Trained
 from plures.core.seeds import generator
+from plures.core.visit import Trained
 from plures.local import adam, epochs, sgd
 from plures.local.subsampling import SubsampledDelta
 from plures.methods import fedavg, subsampling

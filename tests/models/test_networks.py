@@ -6,7 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from plures.core.errors import InvalidModel
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.local import steps
 from plures.methods import fedalt, fedavg
 from plures.models import as_networks, mlp, per_client, with_own_heads

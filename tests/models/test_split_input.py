@@ -7,7 +7,8 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from plures.core.errors import InvalidModel
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.local import steps
 from plures.methods import fedalt
 from plures.models.split_input import split_input

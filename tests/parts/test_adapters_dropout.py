@@ -8,7 +8,8 @@ import torch
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
-from plures.core.program import OneNetwork, Program
+from plures.core.networks import OneNetwork
+from plures.core.program import Program
 from plures.local import steps
 from plures.methods import fedsim
 from plures.parts import head, input_dropout

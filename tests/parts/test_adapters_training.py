@@ -8,8 +8,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from plures.core.client import run_phases
+from plures.core.networks import OneNetwork
 from plures.core.problem import descend
-from plures.core.program import OneNetwork, Program
+from plures.core.program import Program
 from plures.local import steps
 from plures.methods import fedalt, fedsim, pflego
 from plures.models import as_networks

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from plures.core.method import Bare
+from plures.core.networks import Bare
 from plures.methods.gating import flops_per_entry, wrap_in_gates
 from plures.models import lenet5
 from plures.parts.blocks import cut

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Bare, no_example
+from plures.core.networks import Bare, no_example
 from plures.core.seeds import global_draws
 from plures.parts import all_shared, split
 from plures.parts.mixture import APART, Mixture, mixing_shares, mixture_of

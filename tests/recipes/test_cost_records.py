@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from plures import run
-from plures.core.method import Method, Network
+from plures.core.method import Method
+from plures.core.networks import Network
 from plures.local.masks import masks_in
 from plures.methods import heterofl
 from plures.models import as_networks, mlp

@@ -7,9 +7,9 @@ import json
 import pytest
 
 import plures
-from plures import load_experiment, make_experiment
-from plures.core.errors import InvalidInput, RunFolderError
-from plures.recipes.study import beside_of
+from plures import load_experiment, make_experiment, run_experiment
+from plures.core.errors import Diverged, InvalidInput, RunFolderError
+from plures.recipes.study import beside_of, run_members
 from plures.report import records
 from tests.recipes.helpers import ran, table
 
@@ -71,6 +71,29 @@ def test_what_is_interrupted_leaves_a_study_of_the_runs_before(tmp_path):
         plures.run_study(experiment, out=tmp_path / "study", seeds=2, beside=["local"], watcher=Impatient())
     told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))["runs"]
     assert [run["folder"] for run in told] == ["fedavg/seed-0", "local/seed-0"]
+
+
+def test_usual_methods_run_beside_unless_they_are_there_already(tmp_path):
+    experiment = make_experiment(table("fedavg"))
+    found = plures.run_study(experiment, out=tmp_path / "study", seeds=[0], beside=["ditto"], usual=True)
+    assert [member.label for member in found.members] == ["fedavg", "ditto", "local", "finetune"]
+    assert found.left_out == {}
+
+
+def test_a_usual_method_that_diverges_does_not_cost_the_study(tmp_path):
+    def run(experiment, **told):
+        if experiment.method == "fedavg" and experiment.seed == 1:
+            raise Diverged("The loss is nan", client="3", round=1, phase="train", remedy="Lower the rate.")
+        return run_experiment(experiment, **told)
+
+    experiment = make_experiment(table("fedper"))
+    found = run_members(experiment, run, out=tmp_path / "study", seeds=[0, 1], usual=True)
+    told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))
+    assert [run["folder"] for run in told["runs"] if run["label"] == "fedavg"] == ["fedavg/seed-0"]
+    assert told["left_out"] == found.left_out
+    assert found.left_out["fedavg"].startswith("seed 1: The loss is nan (client 3")
+    with pytest.raises(Diverged):
+        run_members(experiment, run, out=tmp_path / "asked", seeds=[1], beside=["fedavg"], usual=True)
 
 
 def test_stages_before_the_rounds_count_for_methods_beside():

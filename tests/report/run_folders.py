@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from plures.recipes.folder import as_json_text
 from plures.report.scales import SMALLER_IS_BETTER
@@ -29,15 +30,15 @@ def write_run(
     headline: str = "personal",
     examples: Sequence[int] | None = None,
     options: Mapping[str, float] | None = None,
+    model: Mapping[str, Any] | None = None,
     configured: bool = True,
     result: Mapping[str, Any] | None = None,
 ) -> Path:
     """A run of one evaluated round; `values` is by name, such as {"personal/test": [0.5, 1.0]}."""
     folder.mkdir(parents=True)
     if configured:
-        lines = [f'method = "{method}"', f"seed = {seed}", "[method_options]"]
-        text = "\n".join([*lines, *(f"{name} = {value}" for name, value in (options or {}).items())])
-        (folder / "experiment.toml").write_text(text, encoding="utf-8")
+        table = {"method": method, "seed": seed, "model": dict(model or {}), "method_options": dict(options or {})}
+        (folder / "experiment.toml").write_text(tomli_w.dumps(table), encoding="utf-8")
     sizes = examples or [10] * max(map(len, values.values()))
     rows = [
         (5, client, f"c{client}", *name.rsplit("/", 1), sizes[client], value, 1.0)

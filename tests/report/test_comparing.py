@@ -129,13 +129,38 @@ def test_a_smaller_error_is_the_best_and_pooled_as_squares(tmp_path):
     assert found.as_json()["smaller_is_better"] is True
 
 
-def test_labels_whose_std_overlaps_are_as_good_as_the_best(tmp_path):
-    """0.5 +- 0.1 reaches 0.6 and 0.65 +- 0.05 begins there; 0.4 +- 0 does not."""
-    for method, (first, second) in {"fedavg": (0.4, 0.6), "local": (0.6, 0.7), "ditto": (0.4, 0.4)}.items():
-        for seed, value in enumerate((first, second)):
-            write_run(tmp_path / f"{method}{seed}", {"personal/test": [value]}, method=method, seed=seed)
+def best_of(tmp_path, metric="accuracy", **by_method) -> set[str]:
+    """The best of labels, each with one value per seed."""
+    for method, values in by_method.items():
+        for seed, value in enumerate(values):
+            folder = tmp_path / f"{method}{seed}"
+            write_run(folder, {"personal/test": [value]}, method=method, seed=seed, metric=metric)
+    return comparison(*sorted(tmp_path.iterdir())).best()
 
-    assert comparison(*sorted(tmp_path.iterdir())).best() == {"fedavg", "local"}
+
+def test_labels_within_one_std_of_the_best_are_as_good(tmp_path):
+    """0.75 +- 0.125 reaches down to 0.625: 0.625 is a tie, 0.59375 is none, however large its own std is."""
+    found = best_of(tmp_path, local=(0.625, 0.875), ditto=(0.625, 0.625), fedavg=(0.1875, 1.0), apfl=(0.5, 0.5))
+    assert found == {"local", "ditto"}
+
+
+def test_of_errors_the_std_of_the_best_reaches_up(tmp_path):
+    """0.5 +- 0.25 reaches up to 0.75."""
+    found = best_of(tmp_path, "mae", local=(0.25, 0.75), ditto=(0.75, 0.75), fedavg=(0.75, 0.875))
+    assert found == {"local", "ditto"}
+
+
+def test_with_one_seed_only_equal_values_are_as_good(tmp_path):
+    assert best_of(tmp_path, local=(0.75,), ditto=(0.75,), fedavg=(0.7499,)) == {"local", "ditto"}
+
+
+def test_a_best_label_of_one_seed_has_no_std_to_reach_down(tmp_path):
+    """0.75 once; 0.74 +- 0.25 would reach up to it, but its own std does not count."""
+    assert best_of(tmp_path, local=(0.75,), fedavg=(0.49, 0.99)) == {"local"}
+
+
+def test_where_all_models_overflow_none_is_the_best(tmp_path):
+    assert best_of(tmp_path, "rmse", local=(INF,), fedavg=(INF, 1.0)) == set()
 
 
 def test_a_metric_that_no_client_has_leaves_its_place_empty(tmp_path):

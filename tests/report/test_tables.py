@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
-from plures.report.tables import comparison_table, metrics_table, percent, readable_bytes, row_of
+from plures.report.tables import comparison_table, percent, readable_bytes, row_of
 
 NUMBERS = {"weighted": 0.123456, "mean": 0.5, "std": 0.01, "bottom_decile": 0.25, "worst": 0.0}
 RESULT = {
@@ -49,20 +50,20 @@ def test_accuracies_are_shown_in_percent(value, text):
 def test_a_row_is_of_the_model_the_method_is_judged_by():
     row = row_of("Mine", RESULT, (3, 2))
 
-    assert (row.title, row.accuracy, row.global_accuracy, row.bottom_decile) == ("Mine", 0.123456, 0.75, 0.25)
+    assert (row.title, row.value, row.global_value, row.bottom_decile) == ("Mine", 0.123456, 0.75, 0.25)
     assert (row.helped, row.hurt, row.num_bytes, row.seconds) == (3, 2, 2000, 2.345)
 
 
 def test_a_row_of_a_run_without_a_global_model_leaves_it_out():
     row = row_of("Mine", RESULT | {"metrics": {"personal/test/accuracy": NUMBERS}}, None)
 
-    assert (row.global_accuracy, row.helped, row.hurt) == (None, None, None)
+    assert (row.global_value, row.helped, row.hurt) == (None, None, None)
 
 
 def test_a_row_of_a_run_that_was_never_evaluated_is_empty():
     row = row_of("Mine", RESULT | {"metrics": {}}, None)
 
-    assert (row.accuracy, row.bottom_decile) == (None, None)
+    assert (row.value, row.bottom_decile) == (None, None)
     assert text_of(comparison_table([row])).splitlines()[1].split() == ["Mine", *"-----", "2.0", "kB", "2.3", "s"]
 
 
@@ -78,29 +79,34 @@ def test_methods_stand_under_each_other_within_80_columns():
     assert not any("…" in line for line in lines)
 
 
-def test_losses_are_shown_with_four_digits_and_accuracies_in_percent():
-    lines = text_of(metrics_table({"global/test/accuracy": NUMBERS, "global/test/loss": NUMBERS})).splitlines()
-
-    assert lines[1].split() == ["global/test"]
-    assert lines[2].split() == ["accuracy", "12.3%", "50.0%", "1.0%", "25.0%", "0.0%"]
-    assert lines[3].split() == ["loss", "0.1235", "0.5", "0.01", "0.25", "0"]
-
-
-def test_a_metric_that_no_client_has_is_left_out_of_the_table():
-    nothing = dict.fromkeys(NUMBERS, float("nan"))
-
-    text = text_of(metrics_table({"global/test/auc": nothing, "global/test/loss": NUMBERS}))
-
-    assert "auc" not in text
-    assert "loss" in text
+def emphasised(rows) -> list[str]:
+    """What is bold, from the escapes of a terminal."""
+    file = io.StringIO()
+    Console(file=file, width=80, force_terminal=True, color_system="standard", legacy_windows=False).print(
+        comparison_table(rows)
+    )
+    body = file.getvalue().partition("\n")[2]
+    return re.findall(r"\x1b\[1m *(.*?)\x1b\[0m", body)
 
 
-def test_the_longest_metric_fits_80_columns_with_every_digit():
-    large = dict.fromkeys(NUMBERS, 0.012345)
+def judged(metric: str, *values: float | None) -> list:
+    results = [
+        RESULT | {"metric": metric, "metrics": {f"personal/test/{metric}": NUMBERS | {"weighted": value}}}
+        for value in values
+    ]
+    return [row_of(f"M{number}", result, None) for number, result in enumerate(results)]
 
-    longest = "newcomers/finetuned/validation/balanced_accuracy"
-    text = text_of(metrics_table({longest: NUMBERS, "global/test/loss": large}))
 
-    assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
-    assert "0.01235" in text or "0.01234" in text
+def test_the_best_accuracy_is_the_largest_and_in_percent():
+    assert emphasised(judged("accuracy", 0.25, 0.75, None, 0.5)) == ["75.0%"]
+
+
+def test_the_best_error_is_the_smallest_and_no_percentage():
+    assert emphasised(judged("rmse", 2.5, float("inf"), 0.75, float("nan"))) == ["0.75"]
+    lines = text_of(comparison_table(judged("rmse", 2.5, float("inf")))).splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["2.5", "inf"]
+    assert not any("%" in line for line in lines[1:])
+
+
+def test_where_every_model_overflows_none_is_the_best():
+    assert emphasised(judged("rmse", float("inf"), None)) == []

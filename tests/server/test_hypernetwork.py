@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Beginning, Network
+from plures.core.networks import Network
 from plures.core.seeds import generator, global_draws
 from plures.core.types import PERSONAL, SHARED
+from plures.core.visit import Beginning
 from plures.local import adam, sgd
 from plures.server import fedadam
 from plures.server.hypernetwork import EMBEDDING, HYPER, MEAN, Hypernetwork, generated, own_model, pulled_back

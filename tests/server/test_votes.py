@@ -7,9 +7,9 @@ import torch
 from torch import tensor
 
 from plures.core.errors import InvalidConfig
-from plures.core.method import Upload
 from plures.core.sums import empty_sum
 from plures.core.types import Facts
+from plures.core.visit import Upload
 from plures.server.votes import Majority, counted
 
 FACTS = Facts(examples=7, cohort_examples=9, all_examples=9, cohort_clients=2, all_clients=2, inclusion=1.0)

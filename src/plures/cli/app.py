@@ -27,7 +27,7 @@ plures run EXPERIMENT.toml  your own; method = "pflego" is a whole file
 
 plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
 
-plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
+plures run EXPERIMENT.toml --seeds 3 --beside ditto
 
 plures compare RUN RUN...   paired differences, and whom they help and hurt
 

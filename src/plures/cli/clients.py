@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from plures.cli import completing
 from plures.cli.compare import Model, Newcomers, Split
+from plures.cli.formats import AsForm, IntoFile, Page, Told, form_of, show
 from plures.cli.options import AsJson
 from plures.report.client_report import client_report
-from plures.report.client_tables import clients_table, shown_rows, summary_lines
+from plures.report.client_tables import clients_sheet, shown_rows, summary_lines
 from plures.report.clients import in_order
 from plures.report.comparing import Asked
-from plures.report.json_text import as_json_text
 
 
 def clients(
@@ -45,12 +43,15 @@ def clients(
     model: Model = None,
     split: Split = "test",
     newcomers: Newcomers = False,
+    form: AsForm = None,
+    out: IntoFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a run client by client: who fares worst, who is helped, who is hurt.
 
     A study's seeds are averaged. With more than 30 clients the table has the
-    15 worst and the 15 best; --json has all of them, with their labels.
+    15 worst and the 15 best; --format csv has all of them, and --json also
+    their labels.
 
     Example: plures clients runs/fedalt --against runs/fedavg --worst 10
     """
@@ -58,16 +59,12 @@ def clients(
     report = client_report(folder, asked, label=label, against=against)
     order = in_order(report, sort)
     rows = [*order.known, *order.unknown]
-    if as_json:
-        typer.echo(as_json_text(report.as_json() | {"clients": [row.as_json() for row in rows]}, indent=2))
-        return
-    console = Console()
     first, last = shown_rows(order, worst)
-    console.print(clients_table(report, first, last))
     hidden = len(rows) - len(first) - len(last)
-    if hidden:
-        console.print(
-            f"\n{hidden} of {len(rows)} clients are not shown; --worst N shows N, --json all.", highlight=False
-        )
-    lines = [textwrap.fill(line, 80, subsequent_indent="  ") for line in summary_lines(report)]
-    console.print("\n" + "\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    told = [f"{hidden} of {len(rows)} clients are not shown; --worst N shows N, --json all.", ""] if hidden else []
+    page = Page(
+        tables=[Told(sheet=clients_sheet(report, first, last), below=[*told, *summary_lines(report)], hang="  ")],
+        full=clients_sheet(report, rows if worst is None else rows[:worst]),
+        data=report.as_json() | {"clients": [row.as_json() for row in rows]},
+    )
+    show(page, form_of(form, as_json=as_json, out=out), out)

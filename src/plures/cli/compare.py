@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from plures.cli import completing
+from plures.cli.formats import AsForm, Form, IntoFile, Page, Told, form_of, show
 from plures.cli.options import AsJson
 from plures.report.compare_legend import deltas_legend, legend, notes
-from plures.report.compare_tables import deltas_table, labels_table
+from plures.report.compare_tables import deltas_sheet, labels_sheet
 from plures.report.comparing import Asked, compare_series
-from plures.report.json_text import as_json_text
-from plures.report.references import read_with_reference
+from plures.report.selecting import select
 
 Split = Annotated[Literal["train", "validation", "test"], typer.Option(help="On which of the clients' examples.")]
 Model = Annotated[
@@ -47,17 +45,28 @@ def compare(
     split: Split = "test",
     newcomers: Newcomers = False,
     deltas: Annotated[bool, typer.Option("--deltas", help="Also what becomes of clients, on every split.")] = False,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Only these runs: no Local and FedAvg from the folders beside them.")
+    ] = False,
+    form: AsForm = None,
+    out: IntoFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: means over seeds, paired differences, clients helped and hurt.
 
     Runs that differ in their seed alone are one label. Differences are taken
     seed by seed and client by client, with a 95% bootstrap interval over both.
+    Local and FedAvg come first; where they are not named, runs of them are
+    looked for beside the others: on the same data, with the same rounds,
+    cohorts, network and seeds.
 
     Example: plures compare runs/fedavg-* runs/fedalt-* --against fedavg
+
+    For a paper: plures compare runs/study --format latex --out table.tex
     """
     asked = Asked(model=model, split=split, newcomers=newcomers)
-    show_comparison(folders, against, asked, deltas=deltas, as_json=as_json)
+    wanted = form_of(form, as_json=as_json, out=out)
+    show_comparison(folders, against, asked, deltas=deltas, alone=alone, form=wanted, out=out)
 
 
 def show_comparison(
@@ -66,22 +75,15 @@ def show_comparison(
     asked: Asked = USUAL,
     *,
     deltas: bool = False,
-    as_json: bool = False,
+    alone: bool = False,
+    form: Form = "table",
+    out: Path | None = None,
 ) -> None:
     """Labels side by side, for a reader or for a program."""
-    series, reference = read_with_reference(folders, against)
-    found = compare_series(series, reference, asked)
-    if as_json:
-        typer.echo(as_json_text(found.as_json(), indent=2))
-        return
-    console = Console()
-    console.print(labels_table(found))
-    below = [legend(found), *notes(found)]
-    text = "\n".join(textwrap.fill(line, 80) for line in below)
-    console.print(f"\n{text}", highlight=False, markup=False, soft_wrap=True)
-    if not found.finished:
-        console.print("None of these runs has finished.", highlight=False)
+    chosen = select(folders, against, alone=alone)
+    found = compare_series(chosen.series, chosen.reference, asked)
+    unfinished = [] if found.finished else ["None of these runs has finished."]
+    tables = [Told(sheet=labels_sheet(found), below=[legend(found), *notes(found), *chosen.words(), *unfinished])]
     if deltas:
-        console.print()
-        console.print(deltas_table(found))
-        console.print(f"\n{textwrap.fill(deltas_legend(found), 80)}", highlight=False, markup=False, soft_wrap=True)
+        tables.append(Told(sheet=deltas_sheet(found), below=[deltas_legend(found)]))
+    show(Page(tables=tables, full=tables[-1].sheet, data=found.as_json() | chosen.as_json()), form, out)

@@ -20,7 +20,8 @@ from plures.cli.options import Out as Out
 from plures.core.errors import InvalidConfig
 from plures.report.cost_tables import cost_line
 from plures.report.json_text import as_json_text
-from plures.report.tables import metrics_table, points, score, stages_table
+from plures.report.metric_tables import metrics_table
+from plures.report.tables import points, score, stages_table
 
 if TYPE_CHECKING:
     from plures.recipes import Experiment, RunResult
@@ -44,6 +45,9 @@ def run(
             autocompletion=completing.methods,
         ),
     ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="With --seeds or --beside: not also local, fedavg and finetune.")
+    ] = False,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -70,9 +74,11 @@ def run(
     result.json. examples/experiment.toml explains every key of such a file.
 
     With --seeds or --beside it holds a run for each seed and method, and what
-    is shown are means over seeds and paired differences, as by plures compare:
+    is shown are means over seeds and paired differences, as by plures compare.
+    Local, FedAvg and FedAvg with fine-tuning run beside it too; --alone leaves
+    them out:
 
-    plures run FILE --seeds 3 --beside local --beside fedavg
+    plures run FILE --seeds 3 --beside ditto
     """
     from plures.cli.compare import show_comparison
     from plures.cli.progress import make_watcher
@@ -85,8 +91,8 @@ def run(
     with told_where(folder):
         if seeds is not None or beside:
             chosen = [loaded.seed] if seeds is None else read_seeds(seeds, loaded)
-            run_study(loaded, out=folder, seeds=chosen, beside=beside or [], watcher=watcher)
-            show_comparison([folder], as_json=as_json)
+            run_study(loaded, out=folder, seeds=chosen, beside=beside or [], usual=not alone, watcher=watcher)
+            show_comparison([folder], alone=alone, form="json" if as_json else "table")
         else:
             show_result(run_experiment(loaded, out=folder, watcher=watcher), as_json=as_json)
     if not as_json:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from plures.core.client import arrival, run_client, run_phases
 from plures.core.context import Population, Server, lone_facts, make_visit
 from plures.core.gather import Arrival, carried, check_finite
-from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.seeds import global_draws
 from plures.core.types import Params
+from plures.core.visit import Visit
 
 
 def adapted(program: Program, visit: Visit) -> Params:

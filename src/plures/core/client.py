@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import ClientFailed
-from plures.core.method import Method, Phase, Trained, Upload, Visit, own_parameters
+from plures.core.method import Method, Phase, own_parameters
 from plures.core.problem import Gradient, Problem, Stepping, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
 from plures.core.types import SHARED_BUFFERS, Params, is_constant, is_known, select, stays, travels
+from plures.core.visit import Trained, Upload, Visit
 from plures.core.wire import NOTHING_SENT, Message, Sent
 
 REFRESH = "refresh"

@@ -10,10 +10,11 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 
 from plures.core.client import Result
-from plures.core.method import OptimizerState, Visit
+from plures.core.method import OptimizerState
 from plures.core.program import Binding, Program
 from plures.core.seeds import generator
 from plures.core.types import Batch, Facts, Later, Params, Part, is_known, select
+from plures.core.visit import Visit
 from plures.core.wire import Message, Parcel, send
 
 

@@ -12,11 +12,11 @@ import torch
 from plures.core.client import REFRESH, Result
 from plures.core.context import RoundContext, RoundOutcome, RoundReport, Server
 from plures.core.errors import ClientFailed, Diverged
-from plures.core.method import Upload, Visit
 from plures.core.program import Program
 from plures.core.seeds import generator
 from plures.core.sums import in_blocks
 from plures.core.types import Params
+from plures.core.visit import Upload, Visit
 from plures.core.wire import Message, count_values, send
 
 

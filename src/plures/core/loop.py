@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 from plures.core.client import Result
 from plures.core.context import Engine, Opens, Population, RoundContext, RoundReport, Server, Store
-from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.round import weighted_round
+from plures.core.visit import Visit
 
 
 class Drawn(Protocol):

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from plures.core.errors import InvalidConfig
+from plures.core.networks import Network, Wrap
 from plures.core.rates import check_positive
-from plures.core.seeds import generator
-from plures.core.types import Batch, Facts, Params, Part, Parts, Schedule
-from plures.core.wire import NOTHING_SENT, Parcel, Sent
+from plures.core.types import Facts, Params, Part, Schedule
+from plures.core.visit import Beginning, Trained, Upload, Visit
+from plures.core.wire import Parcel
 
 if TYPE_CHECKING:
     from plures.core.adapting import Newcomer
@@ -68,108 +67,8 @@ class Split(Protocol):
     def resolve(self, model: nn.Module) -> dict[str, Part]: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Visit:
-    """What one client knows while it works in one round."""
-
-    client: int
-    round: int
-    seed: int
-    data: Batch
-    facts: Facts
-    received: Params
-    """The shared part as downloaded."""
-    state: Params
-    """What the client kept from its last visit, or its initial state."""
-    begin: Callable[[], Params] = dict
-    """Makes `initial`, for those who ask."""
-    capacity: float = 1.0
-    """What the client can afford, in the unit of the method's `Capacity`."""
-    down: Sent = NOTHING_SENT
-    """What the download took."""
-    network: Network | None = None
-    """The client's network as it was before anybody trained it."""
-    rounds: int | None = None
-    """How many rounds the run has, where that is known."""
-    name: str = ""
-    """The client's name, for messages."""
-    statistics: frozenset[str] = frozenset()
-    """Names of running statistics, which no penalty counts."""
-
-    @cached_property
-    def initial(self) -> Params:
-        """What the client would hold if this were its first visit."""
-        return self.begin()
-
-
 Penalty = Callable[[Params, Visit], Tensor]
 """Added to the loss: proximal terms and regularisers."""
-
-
-Upload = Parcel
-"""What one client sends: values, and how much it held of each coordinate (None: all of it)."""
-
-
-def no_example() -> Tensor:
-    raise InvalidConfig("This method needs to see an example of the inputs: give Program(..., example=...).")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Network:
-    """A network as a method finds it, before anybody has trained it."""
-
-    module: nn.Module
-    params: Params
-    """The module's own parameters."""
-    parts: Parts
-    """Whose each of them is, by the method's split."""
-    make_example: Callable[[], Tensor] = no_example
-    """Makes `example`, for those who ask."""
-    num_clients: int | None = None
-    """Of the population, where that is known."""
-
-    @cached_property
-    def example(self) -> Tensor:
-        """Inputs as the network takes them, of one example."""
-        return self.make_example()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bare:
-    """A network that a method is about to build another one around: a mixture, a gated network."""
-
-    module: nn.Module
-    another: Callable[[int], nn.Module]
-    """Makes a network like it, numbered from 1, with first values of its own."""
-    example: Callable[[], Tensor]
-    """Inputs as the network takes them, of one example."""
-
-
-Wrap = Callable[[Bare], nn.Module]
-"""From the user's network to the one that is trained."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beginning:
-    """What a client's state before its first visit may depend on."""
-
-    state: Params
-    """The common initial state of all clients with this network."""
-    received: Params
-    """The shared part as the client would download it now."""
-    network: Network
-    capacity: float
-    seed: int
-    client: int
-
-    def own_draws(self) -> torch.Generator:
-        """A generator of this client's."""
-        return generator(self.seed, "start", self.client)
-
-
-def common_draws(seed: int) -> torch.Generator:
-    """A generator that draws the same for the start of every client."""
-    return generator(seed, "common start")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,17 +84,6 @@ class Capacity:
     """Whether what a client uploads is no more than what it uses."""
     whole_at_first: bool = False
     """Whether a client's first visit trains the whole model, from which its own is then cut for good."""
-
-
-class Trained(NamedTuple):
-    """What a client may send of what its work has come to; nothing that the server is not to know."""
-
-    shared: Params
-    """The shared part after training."""
-    observed: Params
-    """Gradients that phases have kept."""
-    known: Params
-    """What the client keeps and the server is told of: its masks from now on."""
 
 
 MakeUpload = Callable[[Visit, Trained], Upload]

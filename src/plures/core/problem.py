@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from plures.core.clipping import clip_by_norm
-from plures.core.method import Optimizer, Phase, Visit
+from plures.core.method import Optimizer, Phase
 from plures.core.program import Binding
 from plures.core.seeds import generator
 from plures.core.types import Batch, Params
+from plures.core.visit import Visit
 
 Gradient = Callable[[Callable[[Params], Tensor], Params], tuple[Params, Tensor]]
 """(loss, point) -> (gradients, loss at that point)."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Bare, Beginning, Capacity, Method, Network, View, no_example
+from plures.core.method import Capacity, Method, View
+from plures.core.networks import Bare, Network, Networks, no_example
 from plures.core.seeds import global_draws
 from plures.core.task import Augment, Loss, Task
 from plures.core.types import (
@@ -28,6 +28,7 @@ from plures.core.types import (
     stays,
     travels,
 )
+from plures.core.visit import Beginning
 from plures.core.wire import Uncoded, Wire
 
 if TYPE_CHECKING:
@@ -37,74 +38,6 @@ MODULES_KEPT = 64
 """Networks kept in memory when clients have architectures of their own; others are built again on demand."""
 SIZES_KEPT = 1024
 """Capacities whose sizes are kept in memory."""
-
-
-class Networks(Protocol):
-    """Which client has which network: clients with the same key have the same architecture."""
-
-    def key(self, client: int) -> Hashable: ...
-
-    def build(self, key: Hashable) -> nn.Module:
-        """The network of that key; initial values come from torch's global generator, which the caller has keyed."""
-
-    def another(self, key: Hashable) -> nn.Module:
-        """One more of that key, with initial values of its own if it can have some."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneNetwork:
-    """Every client has the same architecture."""
-
-    module: nn.Module
-    make: Callable[[], nn.Module] | None = None
-    """Makes it anew with other initial values; None: its layers draw theirs again."""
-    alike: bool = True
-
-    def key(self, client: int) -> Hashable:
-        return None
-
-    def build(self, key: Hashable) -> nn.Module:
-        return self.module
-
-    def another(self, key: Hashable) -> nn.Module:
-        return redrawn(self.module) if self.make is None else self.make()
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkPerClient:
-    """Clients may differ in the architecture of their personal part."""
-
-    make: Callable[[Hashable], nn.Module]
-    key_of: Callable[[int], Hashable]
-    alike: bool = False
-    """Whether all clients have the same key after all."""
-
-    def key(self, client: int) -> Hashable:
-        return self.key_of(client)
-
-    def build(self, key: Hashable) -> nn.Module:
-        return self.make(key)
-
-    def another(self, key: Hashable) -> nn.Module:
-        return self.make(key)
-
-
-def redrawn(module: nn.Module) -> nn.Module:
-    """A copy whose layers have drawn their initial values again, as far as they can; what is frozen stays.
-
-    In single precision whatever the network's own: torch draws other numbers in double precision.
-    """
-    drawn, network = copy.deepcopy(module).float(), copy.deepcopy(module)
-    for layer in drawn.modules():
-        draw = getattr(layer, "reset_parameters", None)
-        if callable(draw):
-            draw()
-    fresh = dict(drawn.named_parameters())
-    with torch.no_grad():
-        for name, value in network.named_parameters():
-            if value.requires_grad:
-                value.copy_(fresh[name])
-    return network
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,11 @@ import torch
 from plures.core.client import Result
 from plures.core.context import RoundContext, RoundOutcome, Server
 from plures.core.gather import Gathering
-from plures.core.method import Method, Optimizer, Upload, Visit
+from plures.core.method import Method, Optimizer
 from plures.core.program import Program
 from plures.core.sums import Sum, empty_sum
 from plures.core.types import SHARED, SHARED_BUFFERS, Part, travels
+from plures.core.visit import Upload, Visit
 
 
 def weighted_round(context: RoundContext) -> RoundOutcome:

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import torch
 
-from plures.core.method import Upload
 from plures.core.types import Params
+from plures.core.visit import Upload
 
 BLOCK = 16
 """Clients in a block."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from plures.core.client import Result, run_client
-from plures.core.method import Visit
 from plures.core.problem import Outcome, Problem, Watch
 from plures.core.program import Program
+from plures.core.visit import Visit
 from plures.engines.fused import fused_steps
 from plures.engines.layout import by_channels, turned_back
 from plures.engines.prefix import behind_prefix

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from plures.core.method import Phase, Visit
+from plures.core.method import Phase
 from plures.core.problem import Outcome, Problem
 from plures.core.program import Binding
 from plures.core.types import CONSTANT_BUFFERS, Params
+from plures.core.visit import Visit
 from plures.engines.stacked_batches import StackedBatches, places_of
 from plures.engines.stacked_chain import ChainSteps, chain_for
 from plures.engines.stacked_losses import stacked_loss

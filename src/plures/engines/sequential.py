@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from plures.core.client import Result, run_client
-from plures.core.method import Visit
 from plures.core.program import Program
+from plures.core.visit import Visit
 
 
 class Sequential:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from plures.core.method import Penalty, Visit
+from plures.core.method import Penalty
 from plures.core.problem import Problem
 from plures.core.types import Params
+from plures.core.visit import Visit
 from plures.engines.stacking import Stack, stacked
 from plures.local.penalties import Proximal
 

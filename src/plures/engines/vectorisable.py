@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from plures.core.client import arrival
-from plures.core.method import Phase, Visit
+from plures.core.method import Phase
 from plures.core.problem import Problem, eager_gradient
 from plures.core.program import Binding, Program
 from plures.core.types import Batch
+from plures.core.visit import Visit
 from plures.engines.stacked_batches import StackedBatch
 from plures.engines.stacked_losses import StackedLoss, stacked_loss
 from plures.engines.stacked_steps import MappedSteps

@@ -12,11 +12,12 @@ from weakref import WeakKeyDictionary
 import torch
 
 from plures.core.client import Result, Work, arrival, conclude, own_draws, run_client, run_phases, told
-from plures.core.method import Phase, Visit
+from plures.core.method import Phase
 from plures.core.problem import Stepping
 from plures.core.program import Binding, Program
 from plures.core.task import Task
 from plures.core.types import Params
+from plures.core.visit import Visit
 from plures.engines.lockstep import lockstep
 from plures.engines.vectorisable import FAILURES, why_not
 

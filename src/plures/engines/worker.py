@@ -15,9 +15,9 @@ import torch
 from plures.core.client import run_client
 from plures.core.context import Begin, Population, train_data
 from plures.core.errors import PluresError
-from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.types import Batch, Facts, Later, Params
+from plures.core.visit import Visit
 from plures.core.wire import Sent
 from plures.engines.arena import Arena, read, written
 from plures.engines.cached import cached_steps

@@ -18,9 +18,9 @@ from typing import Any
 from plures.core.client import Result
 from plures.core.context import Population
 from plures.core.errors import ClientFailed, InvalidConfig
-from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.types import Params, sum_bytes
+from plures.core.visit import Visit
 from plures.engines.arena import COMMON, Arena, read, written
 from plures.engines.cached import Cached, cached_steps
 from plures.engines.worker import SLOTS, Failure, Task, work

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 import torch
 
 from plures.core.client import Result
-from plures.core.method import Method, Optimizer, Phase, Visit
+from plures.core.method import Method, Optimizer, Phase
 from plures.core.program import Binding, Program
 from plures.core.types import Params, is_constant
+from plures.core.visit import Visit
 from plures.parts.profile import Profile, profile
 
 BACKWARD = 3

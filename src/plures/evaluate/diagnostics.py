@@ -13,10 +13,11 @@ from torch import Tensor
 
 from plures.core.client import arrival, run_phases, told
 from plures.core.context import Population, Server, Store, lone_facts, make_visit
-from plures.core.method import Phase, View, Visit
+from plures.core.method import Phase, View
 from plures.core.program import Binding, Program
 from plures.core.seeds import global_draws
 from plures.core.types import RESET_BUFFERS, Params, Part, stays, travels
+from plures.core.visit import Visit
 from plures.evaluate.buffers import estimated_buffers
 from plures.evaluate.curvature import (
     MOST_CLIENTS,

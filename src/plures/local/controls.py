@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Network, Visit
+from plures.core.networks import Network
 from plures.core.problem import Problem
 from plures.core.types import SHARED, Params, Part
+from plures.core.visit import Visit
 
 __all__ = ["CONTROL", "correction", "refreshed_controls", "with_controls"]
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from plures.core.client import REFRESH
 from plures.core.errors import ClientFailed, InvalidConfig
 from plures.core.gather import diverged
-from plures.core.method import Visit, own_parameters
+from plures.core.method import own_parameters
 from plures.core.problem import Problem
 from plures.core.rates import check_rate
 from plures.core.seeds import generator
 from plures.core.types import Params, Schedule
+from plures.core.visit import Visit
 from plures.local.masks import mask_of, masks_in
 
 __all__ = [

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Network, Trained, Upload, Visit
+from plures.core.networks import Network
 from plures.core.types import KNOWN, SHARED, Params, Part
+from plures.core.visit import Trained, Upload, Visit
 from plures.core.wire import Parcel
 
 __all__ = [

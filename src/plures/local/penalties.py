@@ -9,9 +9,10 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from plures.core.method import Penalty, Visit
+from plures.core.method import Penalty
 from plures.core.rates import check_rate
 from plures.core.types import Params
+from plures.core.visit import Visit
 from plures.local.views import twin_of
 
 __all__ = ["Proximal", "PullToInitial", "Sum", "TwinDistance", "add", "proximal", "pull_to_initial", "twin_distance"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Network
+from plures.core.networks import Network
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.types import FROZEN, Params, Part
 from plures.local.channels import PRODUCTS, Channels, find_channels

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Budget, Network, Trained, Upload, Visit
+from plures.core.method import Budget
+from plures.core.networks import Network
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.types import KNOWN, SHARED, Params, Part
+from plures.core.visit import Trained, Upload, Visit
 from plures.core.wire import Parcel
 from plures.local.mask_search import smallest
 from plures.local.masks import cut

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from plures.core.method import Beginning
 from plures.core.types import Params
+from plures.core.visit import Beginning
 from plures.local.views import twin_of
 
 __all__ = ["start_from_received", "uniform_start"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from plures.core.method import Trained, Upload, Visit
 from plures.core.seeds import generator
 from plures.core.types import Params
+from plures.core.visit import Trained, Upload, Visit
 from plures.local.masks import cut
 
 __all__ = ["SubsampledDelta"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plures.core.method import Trained, Upload, Visit
+from plures.core.visit import Trained, Upload, Visit
 
 __all__ = ["delta", "gradient"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Network
+from plures.core.networks import Network
 from plures.core.types import PERSONAL, Params, Part, is_constant
 
 __all__ = ["original", "twin", "twin_of", "with_twin"]

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Network, Trained, Upload, Visit
+from plures.core.networks import Network
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.types import Batch, Params
+from plures.core.visit import Trained, Upload, Visit
 from plures.local.masks import cut, masked_delta
 
 __all__ = ["Narrow", "NarrowDescent", "class_marks", "own_classes", "own_logits", "own_rows_delta"]

@@ -17,7 +17,8 @@ from dataclasses import replace
 import torch
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Method, Network, Phase
+from plures.core.method import Method, Phase
+from plures.core.networks import Network
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.rates import check_rate
 from plures.core.types import PERSONAL, SHARED, Batch, Params, Part

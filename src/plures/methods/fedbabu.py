@@ -17,7 +17,8 @@ from typing import Literal
 import torch
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Method, Network, Phase, nothing_added
+from plures.core.method import Method, Phase, nothing_added
+from plures.core.networks import Network
 from plures.core.types import FROZEN, SHARED, Params, Part
 from plures.local import as_optimizer, delta
 from plures.methods.options import FIVE_EPOCHS, ONE_EPOCH, Duration, Rule, Selection, WeightOption

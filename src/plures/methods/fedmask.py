@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Literal
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Capacity, Method, Network, Phase
+from plures.core.method import Capacity, Method, Phase
+from plures.core.networks import Network
 from plures.core.rates import check_positive
 from plures.core.types import FROZEN
 from plures.local import as_optimizer, scores

@@ -19,9 +19,11 @@ from typing import Literal
 
 import torch
 
-from plures.core.method import Beginning, Capacity, Method, Network, Phase, common_draws
+from plures.core.method import Capacity, Method, Phase
+from plures.core.networks import Network
 from plures.core.rates import check_positive
 from plures.core.types import SHARED, Params
+from plures.core.visit import Beginning, common_draws
 from plures.local import as_optimizer, as_schedule, own_visits
 from plures.local.mask_search import Annealed, MaskRefresh, MaskSearch, search_named
 from plures.local.masks import mask_of, masked, masked_delta, masked_download, random_mask, with_masks

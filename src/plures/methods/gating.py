@@ -13,11 +13,13 @@ from torch import nn
 
 from plures.core.client import some_of
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Bare, Beginning, Capacity, Network, Optimizer, Trained, Upload, Visit, Wrap
+from plures.core.method import Capacity, Optimizer
+from plures.core.networks import Bare, Network, Wrap
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.program import Binding
 from plures.core.rates import check_count, check_positive, check_rate
 from plures.core.types import KNOWN, SHARED, Params, Part
+from plures.core.visit import Beginning, Trained, Upload, Visit
 from plures.local.optimizers import Sgd
 from plures.local.touched import TouchedOnly, touched
 from plures.parts import BufferPolicy, all_shared, split

@@ -19,9 +19,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from plures.core.errors import InvalidConfig
-from plures.core.method import Beginning, Capacity, Method, Network, Phase
+from plures.core.method import Capacity, Method, Phase
+from plures.core.networks import Network
 from plures.core.rates import check_positive
 from plures.core.types import KNOWN, SHARED, Params, Part
+from plures.core.visit import Beginning
 from plures.local import as_optimizer
 from plures.local.masks import mask_of, masked, masked_delta, masked_download, masks_in, with_masks
 from plures.local.widths import NarrowDescent, class_marks, own_rows_delta

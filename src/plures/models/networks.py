@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch import nn
 
 from plures.core.errors import InvalidModel
-from plures.core.program import NetworkPerClient, Networks, OneNetwork
+from plures.core.networks import NetworkPerClient, Networks, OneNetwork
 
 __all__ = ["AnyModel", "as_networks", "made_once", "per_client", "with_own_heads"]
 

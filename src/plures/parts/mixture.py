@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from plures.core.errors import InvalidModel
-from plures.core.method import Bare, Wrap
+from plures.core.networks import Bare, Wrap
 from plures.core.types import Params
 from plures.parts.layers import names_of
 from plures.parts.selectors import Selector

@@ -65,15 +65,19 @@ def run_study(
     out: str | Path,
     seeds: int | Sequence[int] = 3,
     beside: Sequence[str] = (),
+    usual: bool = False,
     watcher: Watcher | None = None,
 ) -> Study:
     """Run an experiment under several seeds, with other methods beside it; `plures compare` reads the folder.
 
-    `seeds` is a number of them, counted from the experiment's own, or the seeds themselves.
+    `seeds` is a number of them, counted from the experiment's own, or the seeds themselves. With `usual`, Local, FedAvg
+    and FedAvg with fine-tuning run beside it too, as they do by `plures run`.
     """
     make_trackers(experiment.track)
     numbers = range(experiment.seed, experiment.seed + seeds) if isinstance(seeds, int) else seeds
-    return run_members(experiment, run_experiment, out=Path(out), seeds=numbers, beside=beside, watcher=watcher)
+    return run_members(
+        experiment, run_experiment, out=Path(out), seeds=numbers, beside=beside, usual=usual, watcher=watcher
+    )
 
 
 def run_built(

@@ -21,8 +21,9 @@ from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
 from plures.recipes.several import several_runs
-from plures.recipes.study import COMMON_OPTIONS, needs_a_part
+from plures.recipes.study import needs_a_part
 from plures.recipes.watching import Watcher
+from plures.report.conditions import LOCAL_WORK
 
 ADVICE = "advice.json"
 REFERENCE = "nothing"
@@ -158,9 +159,8 @@ def with_stages(experiment: Experiment, out: Path, rounds: int, pretrain: int) -
 
 
 def common_options(experiment: Experiment, method: str) -> dict[str, Any]:
-    known = inspect.signature(find_method(method).make).parameters
-    given = experiment.method_options
-    return {name: value for name, value in given.items() if name in COMMON_OPTIONS and name in known}
+    known, given = inspect.signature(find_method(method).make).parameters, experiment.method_options
+    return {name: value for name, value in given.items() if name in LOCAL_WORK and name in known}
 
 
 def tried(base: Experiment) -> Iterator[tuple[Candidate, Experiment | str]]:

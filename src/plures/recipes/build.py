@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Method
-from plures.core.program import Networks
+from plures.core.networks import Networks
 from plures.core.types import Params
 from plures.data import Federation
 from plures.data.joining import everyone

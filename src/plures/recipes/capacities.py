@@ -11,7 +11,8 @@ from typing import Any, get_args
 import torch
 
 from plures.core.errors import InvalidConfig, did_you_mean
-from plures.core.method import Capacity, CapacityUnit, Network
+from plures.core.method import Capacity, CapacityUnit
+from plures.core.networks import Network
 from plures.core.program import Binding, Program
 from plures.core.seeds import generator
 from plures.parts.profile import profile

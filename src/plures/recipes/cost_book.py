@@ -10,8 +10,8 @@ import torch
 
 from plures.core.client import REFRESH, Result
 from plures.core.context import RoundReport
-from plures.core.method import Visit
 from plures.core.program import Program
+from plures.core.visit import Visit
 from plures.evaluate.costs import CostMeter, VisitCost
 from plures.report.records import VISIT_COLUMNS
 

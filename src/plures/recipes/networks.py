@@ -10,7 +10,7 @@ from torch import nn
 
 from plures.core.errors import InvalidConfig
 from plures.core.method import Method
-from plures.core.program import Networks, OneNetwork
+from plures.core.networks import Networks, OneNetwork
 from plures.core.seeds import global_draws
 from plures.core.types import PERSONAL, Params
 from plures.data import Federation

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from plures.core.client import Result
-from plures.core.method import Visit
 from plures.core.program import Program
+from plures.core.visit import Visit
 
 
 class NoteBook:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from plures.core.client import Result
 from plures.core.context import RoundReport, Server
 from plures.core.errors import Diverged
-from plures.core.method import Visit
 from plures.core.program import Program
 from plures.core.types import Params
+from plures.core.visit import Visit
 from plures.data import Federation
 from plures.data.joining import Everyone, everyone
 from plures.evaluate import ClientScore, Evaluation, SplitName, Summary

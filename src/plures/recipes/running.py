@@ -15,7 +15,8 @@ from plures.core.errors import InvalidConfig, RunFolderError
 from plures.core.goals import without_broadcasting
 from plures.core.loop import start, train
 from plures.core.method import Method
-from plures.core.program import Networks, Program
+from plures.core.networks import Networks
+from plures.core.program import Program
 from plures.core.task import Loss
 from plures.core.wire import Wire
 from plures.data import Federation

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plures.core.errors import InvalidConfig, InvalidInput
+from plures.core.errors import ClientFailed, InvalidConfig, InvalidInput
 from plures.recipes.build import build, named_method
 from plures.recipes.checks import check_run
 from plures.recipes.experiment import Experiment, Model
@@ -19,9 +19,9 @@ from plures.recipes.running import make_program
 from plures.recipes.several import several_runs
 from plures.recipes.watching import Watcher
 from plures.report import records
-
-COMMON_OPTIONS = ("lr", "budget", "clip_norm")
-"""What local work is like, in words that mean the same for all methods that have them."""
+from plures.report.baselines import USUAL_BESIDE
+from plures.report.conditions import LOCAL_WORK
+from plures.report.writing import write_whole
 
 
 class Member(NamedTuple):
@@ -39,6 +39,8 @@ class Study:
 
     folder: Path
     members: tuple[Member, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Methods that are usual beside an experiment and cannot be beside this one, with the reason."""
 
 
 def run_members(
@@ -48,9 +50,13 @@ def run_members(
     out: Path,
     seeds: Sequence[int],
     beside: Sequence[str] = (),
+    usual: bool = False,
     watcher: Watcher | None = None,
 ) -> Study:
-    """Run the experiment and the methods beside it under every seed; what has finished is told in study.json."""
+    """Run the experiment and the methods beside it under every seed; what has finished is told in study.json.
+
+    With `usual`, Local, FedAvg and FedAvg with fine-tuning are beside it too, but for those that cannot be.
+    """
     check_seeds(seeds)
     wanted = {experiment.method.rpartition(":")[2]: experiment}
     if set(beside) & set(wanted):
@@ -58,6 +64,8 @@ def run_members(
     wanted |= {method: beside_of(experiment, method) for method in beside if method not in wanted}
     for label, one in wanted.items():
         check_ahead(label, one)
+    more, left_out = usual_beside(experiment, wanted) if usual else ({}, {})
+    wanted |= more
     make_empty_folder(out)
     members: list[Member] = []
     with several_runs(out, len(seeds) * len(wanted), watcher) as next_run:
@@ -65,11 +73,38 @@ def run_members(
             member = Member(label, seed, f"{label}/seed-{seed}")
             title = label if len(seeds) == 1 else f"{label} {seed}"
             next_run()
-            run(one.model_copy(update={"seed": seed}), out=out / member.folder, title=title, watcher=watcher)
-            members.append(member)
-            told = {"runs": [member._asdict() for member in members]}
-            (out / records.STUDY).write_text(as_json_text(told, indent=2) + "\n", encoding="utf-8")
-    return Study(folder=out, members=tuple(members))
+            try:
+                run(one.model_copy(update={"seed": seed}), out=out / member.folder, title=title, watcher=watcher)
+                members.append(member)
+            except ClientFailed as error:  # who did not ask for it shall not lose the study by it
+                if label not in more:
+                    raise
+                left_out.setdefault(label, f"seed {seed}: {error}")
+            write_study(out, members, left_out)
+    return Study(folder=out, members=tuple(members), left_out=left_out)
+
+
+def write_study(out: Path, members: Sequence[Member], left_out: Mapping[str, str]) -> None:
+    told: dict[str, Any] = {"runs": [member._asdict() for member in members]}
+    write_whole(out / records.STUDY, as_json_text(told | ({"left_out": left_out} if left_out else {}), indent=2) + "\n")
+
+
+def usual_beside(
+    experiment: Experiment, known: Mapping[str, Experiment]
+) -> tuple[dict[str, Experiment], dict[str, str]]:
+    """What runs beside every study, and why some of it cannot run beside this one."""
+    found: dict[str, Experiment] = {}
+    left_out: dict[str, str] = {}
+    for method in USUAL_BESIDE:
+        if method in known:
+            continue
+        try:
+            one = beside_of(experiment, method)
+            check_ahead(method, one)
+            found[method] = one
+        except InvalidInput as error:
+            left_out[method] = error.problems[0].removeprefix(f"{method}: ")
+    return found, left_out
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -84,7 +119,7 @@ def beside_of(experiment: Experiment, method: str) -> Experiment:
     its own default. Where the experiment has a stage before its rounds, those count too.
     """
     known = inspect.signature(named_method(method).make).parameters
-    given = {name: value for name, value in experiment.method_options.items() if name in COMMON_OPTIONS}
+    given = {name: value for name, value in experiment.method_options.items() if name in LOCAL_WORK}
     pretrain = None if experiment.pipeline is None else experiment.pipeline.pretrain
     changes: dict[str, Any] = {
         "method": method,

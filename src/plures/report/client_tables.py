@@ -1,16 +1,14 @@
-"""The clients of one label for a terminal of 80 columns."""
+"""The clients of one label as a table, and what it comes to."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from rich.table import Table
-from rich.text import Text
-
 from plures.report.clients import ClientReport, ClientRow, Order, Overview
 from plures.report.pairing import ClientDeltas
 from plures.report.scales import SMALLER_IS_BETTER, Digits, digits_of, in_percent
+from plures.report.sheets import Cell, Column, Sheet
 
 MOST_ROWS = 30
 """Without a wish: half of them the worst, half the best."""
@@ -29,44 +27,47 @@ def shown_rows(order: Order, worst: int | None) -> tuple[list[ClientRow], list[C
     return rows[:half], order.known[-half:]
 
 
-def clients_table(report: ClientReport, first: Sequence[ClientRow], last: Sequence[ClientRow] = ()) -> Table:
+def clients_sheet(report: ClientReport, first: Sequence[ClientRow], last: Sequence[ClientRow] = ()) -> Sheet:
     """Two groups of rows, with a gap where rows are left out."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("client", overflow="fold", min_width=6)
-    recorded = any(row.member is not None for row in report.rows)
-    for heading in headings(report, recorded):
-        table.add_column(heading, justify="right", no_wrap=True)
-    digits = digits_by_metric(report)
-    for row in first:
-        table.add_row(Text(row.name), *cells(report, row, digits, recorded))
-    if last:
-        table.add_row("...")
-    for row in last:
-        table.add_row(Text(row.name), *cells(report, row, digits, recorded))
-    return table
+    recorded, digits = any(row.member is not None for row in report.rows), digits_by_metric(report)
+    columns = columns_of(report, recorded)
+    above, below = ([client_cells(report, row, digits, recorded) for row in rows] for rows in (first, last))
+    gap = [tuple(Cell(text="" if place else "...") for place in range(len(columns)))] if last else []
+    return Sheet(columns=columns, rows=(*above, *gap, *below))
 
 
-def headings(report: ClientReport, recorded: bool) -> list[str]:
-    facts = ["train", "test", "classes"] if recorded else [f"{report.split} items"]
-    metrics = [SHORT.get(name, name) for name in report.rows[0].values]
-    return [*facts, *metrics, *([] if report.reference is None else ["delta"])]
+def columns_of(report: ClientReport, recorded: bool) -> tuple[Column, ...]:
+    """Of clients that are recorded it is known who they are."""
+    facts = ("train", "test", "classes") if recorded else (f"{report.split} items",)
+    return (
+        Column(heading="client", names=("name",), words=True, least=6),
+        Column(names=("client", "label", "model", "split", "examples")),
+        *(Column(heading=fact, names=(fact.replace(" ", "_"),)) for fact in facts),
+        *(Column(heading=SHORT.get(name, name), names=(name,)) for name in report.rows[0].values),
+        *([] if report.reference is None else [Column(heading="delta", names=("delta", "sign_changes", "reference"))]),
+    )
 
 
 def digits_by_metric(report: ClientReport) -> dict[str, Digits]:
     return {name: digits_of(name, [row.values[name] for row in report.rows]) for name in report.rows[0].values}
 
 
-def cells(report: ClientReport, row: ClientRow, digits: Mapping[str, Digits], recorded: bool) -> list[str]:
-    facts = member_cells(row) if recorded else [str(row.examples)]
-    delta = [] if report.reference is None else [digits[report.metric].signed(row.delta)]
-    return [*facts, *(digits[name].plain(value) for name, value in row.values.items()), *delta]
+def client_cells(
+    report: ClientReport, row: ClientRow, digits: Mapping[str, Digits], recorded: bool
+) -> tuple[Cell, ...]:
+    facts = member_facts(row) if recorded else (row.examples,)
+    delta = Cell(text=digits[report.metric].signed(row.delta), values=(row.delta, row.sign_changes, report.reference))
+    return (
+        Cell(text=row.name, values=(row.name,)),
+        Cell(values=(row.client, report.label, report.model, report.split, row.examples)),
+        *(Cell(text="-" if fact is None else str(fact), values=(fact,)) for fact in facts),
+        *(Cell(text=digits[name].plain(value), values=(value,)) for name, value in row.values.items()),
+        *([] if report.reference is None else [delta]),
+    )
 
 
-def member_cells(row: ClientRow) -> list[str]:
-    if row.member is None:
-        return ["-", "-", "-"]
-    classes = "-" if row.member.classes is None else str(row.member.classes)
-    return [str(row.member.train), str(row.member.test), classes]
+def member_facts(row: ClientRow) -> tuple[int | None, ...]:
+    return (None, None, None) if row.member is None else (row.member.train, row.member.test, row.member.classes)
 
 
 def summary_lines(report: ClientReport) -> list[str]:

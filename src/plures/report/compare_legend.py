@@ -18,10 +18,19 @@ def legend(found: StudyComparison) -> str:
     who = "newcomers" if found.rows[0].model.startswith("newcomers/") else "clients"
     rounds = "" if found.reference == STAGE_A else f"rounds: to {SHARE:g} of the end, over {found.reference}'s. "
     return (
-        f"{found.metric}: {found.split} examples of all {who}, last round{scale}{better}; mean±std of n seeds (ddof "
-        f"0). chosen: in the round best on validation. low 10%: bottom decile of {who}. {difference_legend(found)}"
-        f"{rounds}sent: bytes. {models_text(found)}"
+        f"{found.metric}: {found.split} examples of all {who}, last round{scale}{better}; mean±std of n seeds (ddof 0)"
+        f"{best_text(found)}. chosen: in the round best on validation. low 10%: bottom decile of {who}. "
+        f"{difference_legend(found)}{rounds}sent: bytes. {models_text(found)}"
     )
+
+
+def best_text(found: StudyComparison) -> str:
+    """What is bold, if anything is."""
+    best = found.best()
+    if not best:
+        return ""
+    several = any(row.last.weighted is not None and len(row.last.weighted.values) > 1 for row in found.rows)
+    return f", bold: best{' and means within its std' if several else ''}"
 
 
 def difference_legend(found: StudyComparison) -> str:

@@ -1,41 +1,100 @@
-"""A comparison of labels for a terminal of 80 columns."""
+"""A comparison of labels as tables."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from rich.table import Table
-from rich.text import Text
-
-from plures.report.comparison import Difference, OverSeeds, StudyComparison
+from plures.report.comparison import ComparedLabel, Difference, OverSeeds, StudyComparison
 from plures.report.pairing import ClientDeltas
 from plures.report.scales import Digits, digits_of
+from plures.report.sheets import Cell, Column, Sheet, Value
 from plures.report.tables import readable_bytes
 
 NEW_LINE = "\n"
 SHORT = {"validation": "val."}
+MOST_DIGITS = 6
+"""Of numbers such as -100.0, six stand in one line of a narrow table."""
+NARROW: dict[str, tuple[str, ...]] = {
+    "min": ("min",),
+    "25%": ("lower_quartile",),
+    "50%": ("median",),
+    "75%": ("upper_quartile",),
+    "max": ("max",),
+    "mean": ("mean",),
+}
+WIDE: dict[str, tuple[str, ...]] = {
+    "min": ("min",),
+    "quartiles": ("lower_quartile", "median", "upper_quartile"),
+    "max": ("max",),
+    "mean": ("mean",),
+}
+"""Which numbers over clients stand in a column, under its heading."""
+LABEL = Column(heading="label", names=("label",), words=True, least=8)
+WHAT = Column(names=("method", "model", "metric", "split", "reference", "pairs"))
+"""What the numbers of a row are of; readers find it below the table."""
 
 
-def labels_table(found: StudyComparison) -> Table:
-    """One label under the other; the best, and those whose std overlaps with its, in bold."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("label", overflow="fold", min_width=8)
-    for heading in ("n", found.metric, "chosen", "low 10%", "difference", "+/-", "rounds", "sent"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def labels_sheet(found: StudyComparison) -> Sheet:
+    """One label under the other; the best, and those within one std of it, in bold."""
+    columns = (
+        LABEL,
+        WHAT,
+        Column(heading="n", names=("n",)),
+        Column(heading=found.metric, names=("mean", "std", "best")),
+        Column(heading="chosen", names=("chosen",)),
+        Column(heading="low 10%", names=("bottom_decile",)),
+        Column(heading="difference", names=("difference", "low", "high")),
+        Column(heading="+/-", names=("helped", "hurt", "same")),
+        Column(heading="rounds", names=("rounds",)),
+        Column(heading="sent", names=("bytes",)),
+    )
     best, digits = found.best(), digits_in(found)
-    for row in found.rows:
-        table.add_row(
-            Text(row.label),
-            str(len(row.seeds)),
-            Text(spread_text(row.last.weighted, digits), style="bold" if row.label in best else ""),
-            digits.plain(mean_of(row.selected.weighted)),
-            digits.plain(mean_of(row.last.bottom_decile)),
-            Text("reference" if row.label == found.reference else difference_text(row.difference, digits)),
-            "-" if row.difference is None else counts_text(row.difference.deltas[found.split]),
-            "-" if row.relative_rounds is None else f"{row.relative_rounds:.2f}",
-            readable_bytes(row.num_bytes),
-        )
-    return table
+    return Sheet(columns=columns, rows=tuple(label_cells(found, row, digits, row.label in best) for row in found.rows))
+
+
+def label_cells(found: StudyComparison, row: ComparedLabel, digits: Digits, best: bool) -> tuple[Cell, ...]:
+    return (
+        Cell(text=row.label, values=(row.label,)),
+        Cell(values=what_of(found, row)),
+        Cell(text=str(len(row.seeds)), values=(len(row.seeds),)),
+        Cell(
+            text=spread_text(row.last.weighted, digits),
+            values=(mean_of(row.last.weighted), std_of(row.last.weighted), best),
+            bold=best,
+        ),
+        number_cell(mean_of(row.selected.weighted), digits),
+        number_cell(mean_of(row.last.bottom_decile), digits),
+        difference_cell(found, row, digits),
+        counts_cell(None if row.difference is None else row.difference.deltas[found.split]),
+        Cell(text="-" if row.relative_rounds is None else f"{row.relative_rounds:.2f}", values=(row.relative_rounds,)),
+        Cell(text=readable_bytes(row.num_bytes), values=(row.num_bytes,)),
+    )
+
+
+def what_of(found: StudyComparison, row: ComparedLabel) -> tuple[Value, ...]:
+    reference = found.reference if row.reference_model is not None else None
+    pairs = None if row.difference is None else len(row.difference.seeds)
+    return row.method, row.model, found.metric, found.split, reference, pairs
+
+
+def number_cell(value: float | None, digits: Digits) -> Cell:
+    return Cell(text=digits.plain(value), values=(value,))
+
+
+def difference_cell(found: StudyComparison, row: ComparedLabel, digits: Digits) -> Cell:
+    text = "reference" if row.label == found.reference else difference_text(row.difference, digits)
+    if row.difference is None:
+        return Cell(text=text, values=(None, None, None))
+    ends = row.difference.interval
+    low, high = (None, None) if ends is None else (ends.low, ends.high)
+    return Cell(text=text, values=(row.difference.per_seed.mean, low, high))
+
+
+def counts_cell(found: ClientDeltas | None) -> Cell:
+    if found is None:
+        return Cell(text="-", values=(None, None, None))
+    return Cell(text=counts_text(found), values=(found.helped, found.hurt, found.same))
 
 
 def digits_in(found: StudyComparison) -> Digits:
@@ -44,6 +103,11 @@ def digits_in(found: StudyComparison) -> Digits:
 
 def mean_of(found: OverSeeds | None) -> float | None:
     return None if found is None else found.mean
+
+
+def std_of(found: OverSeeds | None) -> float | None:
+    """Of one seed it is not known."""
+    return None if found is None or len(found.values) == 1 else found.std
 
 
 def spread_text(found: OverSeeds | None, digits: Digits) -> str:
@@ -59,7 +123,9 @@ def difference_text(found: Difference | None, digits: Digits) -> str:
         return "-"
     if found.interval is None:
         return f"{digits.signed(found.per_seed.mean)} [-]"
-    ends = f"[{digits.signed(found.interval.low)} {digits.signed(found.interval.high)}]"
+    low, high = digits.signed(found.interval.low), digits.signed(found.interval.high)
+    between = NEW_LINE if digits.decimals is None else " "
+    ends = f"[{low}{between}{high}]"
     return f"{digits.signed(found.per_seed.mean)}{' ' if is_percent(digits) else NEW_LINE}{ends}"
 
 
@@ -72,17 +138,42 @@ def counts_text(found: ClientDeltas) -> str:
     return f"{found.helped}/{found.hurt}"
 
 
-def deltas_table(found: StudyComparison) -> Table:
+def deltas_sheet(found: StudyComparison) -> Sheet:
     """What becomes of clients, by label and split."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("label", overflow="fold", min_width=8)
-    table.add_column("split", no_wrap=True)
-    for heading in ("+/-/=", "mixed", "min", "25%", "50%", "75%", "max", "mean"):
-        table.add_column(heading, justify="right", no_wrap=True)
     digits = digits_in(found)
-    for row in found.rows:
-        for split, one in (row.difference.deltas if row.difference is not None else {}).items():
-            numbers = (one.min, one.lower_quartile, one.median, one.upper_quartile, one.max, one.mean)
-            counts = (f"{counts_text(one)}/{one.same}", str(one.sign_changes))
-            table.add_row(Text(row.label), SHORT.get(split, split), *counts, *map(digits.signed, numbers))
-    return table
+    rows = [
+        (row.label, split, one)
+        for row in found.rows
+        if row.difference is not None
+        for split, one in row.difference.deltas.items()
+    ]
+    longest = max((len(digits.signed(value)) for *_, one in rows for value in (one.min, one.max)), default=0)
+    groups = WIDE if longest > MOST_DIGITS else NARROW
+    columns = (
+        LABEL,
+        Column(heading="split", names=("split",), words=True, least=5),
+        Column(names=("metric", "reference", "clients", "left_out")),
+        Column(heading="+/-/=", names=("helped", "hurt", "same")),
+        Column(heading="mixed", names=("sign_changes",)),
+        *(Column(heading=heading, names=names) for heading, names in groups.items()),
+    )
+    return Sheet(columns=columns, rows=tuple(deltas_cells(found, *row, digits, groups.values()) for row in rows))
+
+
+def deltas_cells(
+    found: StudyComparison,
+    label: str,
+    split: str,
+    deltas: ClientDeltas,
+    digits: Digits,
+    groups: Iterable[tuple[str, ...]],
+) -> tuple[Cell, ...]:
+    numbers = [tuple(getattr(deltas, name) for name in names) for names in groups]
+    return (
+        Cell(text=label, values=(label,)),
+        Cell(text=SHORT.get(split, split), values=(split,)),
+        Cell(values=(found.metric, found.reference, deltas.clients, deltas.left_out)),
+        Cell(text=f"{counts_text(deltas)}/{deltas.same}", values=(deltas.helped, deltas.hurt, deltas.same)),
+        Cell(text=str(deltas.sign_changes), values=(deltas.sign_changes,)),
+        *(Cell(text=NEW_LINE.join(map(digits.signed, values)), values=values) for values in numbers),
+    )

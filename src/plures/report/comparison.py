@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -121,12 +122,16 @@ class StudyComparison:
     rows: tuple[ComparedLabel, ...]
 
     def best(self) -> set[str]:
-        """The best label, and those whose mean plus or minus std overlaps with its own."""
+        """The label with the best mean, and those whose mean is within one standard deviation of it.
+
+        It is the best label's own (over seeds, ddof 0), as in the tables of Pillutla et al. 2022; of one seed it is 0.
+        """
         found = {row.label: row.last.weighted for row in self.rows if row.last.weighted is not None}
-        if not found:
+        finite = {label: one for label, one in found.items() if math.isfinite(one.mean)}
+        if not finite:
             return set()
-        top = max(found.values(), key=lambda one: direction(self.metric) * one.mean)
-        return {label for label, one in found.items() if abs(one.mean - top.mean) <= one.std + top.std}
+        top = max(finite.values(), key=lambda one: direction(self.metric) * one.mean)
+        return {label for label, one in finite.items() if abs(one.mean - top.mean) <= top.std}
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -21,16 +21,18 @@ def read_with_reference(paths: Sequence[Path], against: str | None) -> tuple[lis
         return series, None
     if against is None:
         return series, usual_reference(series)
-    named = [one for one in series if one.label == against]
-    if named:
-        return series, named[0]
-    folder = Path(against)
-    if not folder.exists():
-        known = [one.label for one in series]
+    if against in [one.label for one in series] or not Path(against).exists():
+        return series, labelled_reference(series, against)
+    return with_folder(paths, series, Path(against))
+
+
+def labelled_reference(series: Sequence[Series], against: str) -> Series:
+    labels = [one.label for one in series]
+    if against not in labels:
         raise InvalidConfig(
-            f"--against {against}: there is no such label and no such folder. {did_you_mean(against, known)}"
+            f"--against {against}: there is no such label and no such folder. {did_you_mean(against, labels)}"
         )
-    return with_folder(paths, series, folder)
+    return series[labels.index(against)]
 
 
 def usual_reference(series: Sequence[Series]) -> Series:

@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
-from plures.report.scales import in_percent
+from plures.report.scales import direction, in_percent
+from plures.report.sheets import Cell, Column, Sheet, terminal_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +18,11 @@ class Row:
     """One run in a comparison."""
 
     title: str
-    accuracy: float | None
+    metric: str
+    """The one it is judged by."""
+    value: float | None
     """Of the model the method is judged by: all clients' test examples pooled."""
-    global_accuracy: float | None
+    global_value: float | None
     bottom_decile: float | None
     helped: int | None
     hurt: int | None
@@ -33,8 +36,9 @@ def row_of(title: str, result: Mapping[str, Any], helped_hurt: tuple[int, int] |
     shared = result["metrics"].get(f"global/test/{result['metric']}", {})
     return Row(
         title=title,
-        accuracy=own.get("weighted"),
-        global_accuracy=shared.get("weighted"),
+        metric=str(result["metric"]),
+        value=own.get("weighted"),
+        global_value=shared.get("weighted"),
         bottom_decile=own.get("bottom_decile"),
         helped=None if helped_hurt is None else helped_hurt[0],
         hurt=None if helped_hurt is None else helped_hurt[1],
@@ -43,44 +47,27 @@ def row_of(title: str, result: Mapping[str, Any], helped_hurt: tuple[int, int] |
     )
 
 
-def comparison_table(rows: Sequence[Row], *, caption: str | None = None) -> Table:
-    """Methods under each other; accuracies in percent."""
-    table = Table(caption=caption, caption_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("method", no_wrap=True)
-    for heading in ("personal", "global", "bottom 10%", "helped", "hurt", "sent", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
-    for row in rows:
-        table.add_row(
-            row.title,
-            emphasised(percent(row.accuracy), row.accuracy == best),
-            percent(row.global_accuracy),
-            percent(row.bottom_decile),
-            "-" if row.helped is None else str(row.helped),
-            "-" if row.hurt is None else str(row.hurt),
-            readable_bytes(row.num_bytes),
-            f"{row.seconds:.1f} s",
-        )
-    return table
+def comparison_table(rows: Sequence[Row]) -> Table:
+    """Methods under each other, each as its metric is read; the best in bold, which of an error is the smallest."""
+    headings = ("personal", "global", "bottom 10%", "helped", "hurt", "sent", "time")
+    columns = (Column(heading="method", words=True), *(Column(heading=name) for name in headings))
+    merits = [merit(row) for row in rows]
+    best = max((found for found in merits if found is not None), default=None)
+    cells = [row_cells(row, best is not None and found == best) for row, found in zip(rows, merits, strict=True)]
+    return terminal_table(Sheet(columns=columns, rows=tuple(cells)))
 
 
-def metrics_table(metrics: Mapping[str, Mapping[str, float]]) -> Table:
-    """Every metric of one run with its numbers over clients, under the model and split that it is of."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("model, split and metric", no_wrap=True)
-    keys = ("weighted", "mean", "std", "bottom_decile", "worst")
-    for heading in ("weighted", "mean", "std", "decile", "worst"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    above = ""
-    for name, numbers in metrics.items():
-        of, _, metric = name.rpartition("/")
-        if is_missing(numbers["weighted"]):
-            continue  # no client has it, such as an AUC where all have one class
-        if of != above:
-            table.add_row(f"[bold]{of}[/bold]")
-            above = of
-        table.add_row(f"  {metric}", *(score(numbers[key], metric) for key in keys))
-    return table
+def merit(row: Row) -> float | None:
+    """Its value, turned so that more is better; a model that overflows has none."""
+    return None if row.value is None or not math.isfinite(row.value) else direction(row.metric) * row.value
+
+
+def row_cells(row: Row, best: bool) -> tuple[Cell, ...]:
+    counts = ("-" if count is None else str(count) for count in (row.helped, row.hurt))
+    others = (score(row.global_value, row.metric), score(row.bottom_decile, row.metric), *counts)
+    costs = (readable_bytes(row.num_bytes), f"{row.seconds:.1f} s")
+    own = Cell(text=score(row.value, row.metric), bold=best)
+    return Cell(text=row.title), own, *(Cell(text=text) for text in (*others, *costs))
 
 
 def is_missing(value: float | None) -> bool:
@@ -121,10 +108,6 @@ def points(value: float, metric: str) -> str:
 
 def signed(text: str) -> str:
     return text if text.startswith("-") else f"+{text}"
-
-
-def emphasised(text: str, best: bool) -> str:
-    return f"[bold]{text}[/bold]" if best else text
 
 
 def percent(value: float | None) -> str:

@@ -12,12 +12,13 @@ from plures.core.client import arrival
 from plures.core.clipping import clip_by_norm
 from plures.core.context import RoundContext, RoundOutcome, Server
 from plures.core.gather import Arrival, Gathering
-from plures.core.method import Optimizer, OptimizerState, Upload, Visit
+from plures.core.method import Optimizer, OptimizerState
 from plures.core.rates import check_count, check_positive
 from plures.core.round import server_rules
 from plures.core.seeds import generator
 from plures.core.sums import Sum, accumulate, empty_sum
 from plures.core.types import Params
+from plures.core.visit import Upload, Visit
 from plures.server.hypernetwork import EMBEDDING, MEAN, generated, memory_name, pulled_back, pulled_to_embedding
 
 __all__ = ["EmbeddingSteps", "HyperRound"]

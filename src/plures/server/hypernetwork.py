@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from plures.core.errors import InvalidConfig, InvalidModel
-from plures.core.method import Beginning, Network, Optimizer
+from plures.core.method import Optimizer
+from plures.core.networks import Network
 from plures.core.rates import check_count
 from plures.core.types import KNOWN, SHARED, Params, Part
+from plures.core.visit import Beginning
 from plures.core.wire import Parcel
 
 __all__ = ["EMBEDDING", "HYPER", "MEAN", "Hypernetwork", "generated", "own_model"]
