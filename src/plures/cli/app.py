@@ -22,6 +22,7 @@ from plures.cli.gates import gates
 from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
 from plures.cli.run import Out, default_folder, run, told_where
+from plures.cli.tune import TuneCommand, tune
 from plures.core.errors import PluresError
 from plures.methods import METHODS
 from plures.recipes import run_experiment
@@ -44,6 +45,8 @@ plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
 plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
 
 plures compare RUN RUN...   paired differences, and whom they help and hurt
+
+plures tune EXPERIMENT.toml the best options of its table [tune.search]
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
@@ -121,6 +124,7 @@ app.command()(methods)
 app.command()(new_method)
 app.command()(run)
 app.command()(split)
+app.command(cls=TuneCommand)(tune)
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
