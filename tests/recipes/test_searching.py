@@ -116,7 +116,9 @@ def test_the_files_of_a_search_tell_of_every_trial(found):
 def test_a_refit_trains_on_validation_data_too_and_is_tested_in_its_last_round_alone(found):
     best = run_experiment(load_experiment(found.best_file, ["rounds=1"]))
     (series,) = read_series([found.folder / "refit"])
-    assert sorted(series.runs) == [0, 1]
+    assert sorted(series.runs) == found.refit["seeds"] == [0, 1]
+    tested = [run.result["metrics"]["personal/test/accuracy"]["weighted"] for run in series.runs.values()]
+    assert (found.refit["values"], found.refit["mean"]) == (tested, sum(tested) / 2)
     for run in series.runs.values():
         rows = {row["name"]: row for row in records.read_federation(run.folder)}
         for client in range(best.federation.num_clients):
@@ -306,6 +308,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
 
 
+def test_what_was_killed_before_its_study_began_begins_anew(tmp_path):
+    for name in (".lock", ".lock-journal", ".study.db.partial", ".study.db.partial-journal"):
+        (tmp_path / name).write_bytes(b"")
+    assert len(searched(tmp_path, trials=1).trials) == 1
+
+
 def test_a_damaged_study_is_one_clear_error(tmp_path):
     searched(tmp_path / "out", trials=1)
     (tmp_path / "out/study.db").write_bytes(b"not a database" * 100)
@@ -371,6 +379,6 @@ def test_one_module_alone_imports_optuna():
 
 def test_the_example_finds_better_options_than_its_own(tmp_path):
     experiment = load_experiment(ROOT / "examples" / "tune.toml")
-    found = tune(experiment, out=tmp_path / "out", trials=6)
+    found = tune(experiment, out=tmp_path / "out", trials=2)
     own = run_experiment(experiment).metrics["personal/validation/accuracy"].weighted
     assert found.best.value > own + 0.1

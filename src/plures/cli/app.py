@@ -46,7 +46,7 @@ plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
 
 plures compare RUN RUN...   paired differences, and whom they help and hurt
 
-plures tune EXPERIMENT.toml the best options of its table [tune.search]
+plures tune EXPERIMENT.toml the best options, chosen on validation data
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """

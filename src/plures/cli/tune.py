@@ -45,7 +45,7 @@ def with_number(args: Sequence[str]) -> list[str]:
 
 
 def tune(
-    experiment: Annotated[Path, typer.Argument(help="A TOML file with a table [tune.search].")],
+    experiment: Annotated[Path, typer.Argument(help="A TOML file with a table \\[tune.search].")],
     changes: Changes = None,
     trials: Annotated[int | None, typer.Option(help="How many to try; more than before goes on.", min=1)] = None,
     seeds: Annotated[
@@ -67,11 +67,11 @@ def tune(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search for the best options of an experiment, on validation data alone.
+    r"""Search for the best options of an experiment, on validation data alone.
 
     A file says what to try, by keys as for --set (examples/tune.toml):
 
-    [tune.search]
+    \[tune.search]
 
     "method_options.lr" = {low = 0.001, high = 1.0, log = true}
 
@@ -79,7 +79,7 @@ def tune(
 
     Each trial is a run folder of its own. Bad ones are stopped early. What is
     interrupted goes on with the same command. Test data are looked at by
-    --refit only, after the last round. Needs: pip install "plures[tune]"
+    --refit only, after the last round. Needs: pip install "plures\[tune]"
     """
     given = [*(changes or []), *([] if engine is None else [f"engine={engine}"])]
     loaded = load_experiment(experiment, given)
@@ -90,8 +90,10 @@ def tune(
         found = search_for(loaded, out=folder, trials=trials, seeds=seeds, refit=refit, watcher=watcher)
     if as_json:
         typer.echo(as_json_text(found.as_json(), indent=2))
-        return
-    show(found)
+    else:
+        show(found)
+    if found.best is None:
+        raise typer.Exit(1)
 
 
 def command(experiment: Path, options: dict[str, Any]) -> str:
@@ -122,7 +124,7 @@ def show(found: Tuning) -> None:
     say(counts_line(tuning))
     if found.best is None:
         say(f"No trial has finished; the last: {found.trials[-1].reason}")
-        raise typer.Exit(1)
+        return
     console.print()
     console.print(trials_table(tuning))
     console.print()

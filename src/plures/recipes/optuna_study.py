@@ -58,12 +58,13 @@ class OptunaStudy:
     def _make(self, path: Path) -> None:
         """The file is there once it is whole."""
         partial = path.with_name(partial_name(path))
-        partial.unlink(missing_ok=True)
+        for rest in path.parent.glob(f"{partial.name}*"):  # of one that was killed, with its journal
+            rest.unlink()
         self._open(partial)[0].engine.dispose()
         partial.replace(path)
 
     def _open(self, path: Path) -> tuple[Any, Any]:
-        storage = self.optuna.storages.RDBStorage(f"sqlite:///{path}")
+        storage = self.optuna.storages.RDBStorage(address(path))
         kept = self.optuna.create_study(
             storage=storage, study_name=STUDY_NAME, direction=self.direction, load_if_exists=True
         )
@@ -181,6 +182,14 @@ class OptunaStudy:
                 f"{self.path} cannot be used as the study of a search ({str(error).splitlines()[0]}). "
                 "Restore it, or begin anew in another folder with --out."
             ) from error
+
+
+def address(path: Path) -> str:
+    """The file as Optuna asks for it, whatever signs its path has; it takes braces for its own."""
+    from sqlalchemy import URL
+
+    text = URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def partial_name(path: Path) -> str:

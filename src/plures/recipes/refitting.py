@@ -7,7 +7,7 @@ data. Nothing is left to choose a round by, so that the last one counts; test da
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,8 @@ def as_refit(experiment: Experiment) -> Experiment:
 
 def run_refit(
     best: Experiment, run: Callable[..., RunResult], *, out: Path, seeds: int, watcher: Watcher | None
-) -> None:
-    """A study of the best over several seeds; runs that have finished before are not repeated."""
+) -> dict[str, Any]:
+    """A study of the best over several seeds, and its scores; runs that have finished before are not repeated."""
     experiment, label = as_refit(best), best.method.rpartition(":")[2]
     make_room(out, label)
     runs: list[dict[str, Any]] = []
@@ -62,6 +62,19 @@ def run_refit(
             run(one, out=folder, title=f"refit {seed}", watcher=watcher)
         runs.append({"label": label, "seed": seed, "folder": f"{label}/seed-{seed}"})
         (out / records.STUDY).write_text(as_json_text({"runs": runs}, indent=2) + "\n", encoding="utf-8")
+    return {"folder": str(out)} | scores([records.read_result(out / one["folder"]) for one in runs])
+
+
+def scores(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the runs come to on test data, by seed and on the mean."""
+    name = f"{results[0]['headline']}/test/{results[0]['metric']}"
+    values = [result["metrics"][name]["weighted"] for result in results]
+    return {
+        "metric": name,
+        "seeds": [result["seed"] for result in results],
+        "values": values,
+        "mean": sum(values) / len(values),
+    }
 
 
 def make_room(out: Path, label: str) -> None:

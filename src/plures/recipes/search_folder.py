@@ -59,8 +59,8 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 def was_barely_begun(folder: Path) -> bool:
     """Whether a search was killed here before its study began."""
-    partial = partial_name(folder / STUDY_DB)
-    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, partial, f"{partial}-journal"}
+    begun = (LOCK, partial_name(folder / STUDY_DB))  # and SQLite's journals of these
+    return folder.is_dir() and all(path.name.startswith(begun) for path in folder.iterdir())
 
 
 def check_same_search(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -28,8 +28,6 @@ from plures.recipes.search_folder import (
 from plures.recipes.search_space import Space, grid, read_space
 from plures.recipes.targets import Target
 from plures.recipes.trials import SearchSilence, SearchWatcher, Trial, TrialRunner, at_point, plain_table
-from plures.report.comparing import Asked, compare_series
-from plures.report.references import read_with_reference
 
 NO_PART = ("trials",)
 """Keys of [tune] that may change when a search goes on."""
@@ -170,7 +168,7 @@ class Searcher:
         self.watcher.search_started(self.target, len(self.trials), self.planned)
         while len(self.trials) < self.planned:
             self.one_more(runner)
-        return self.write(None if refits is None else self.refitted(refits))
+        return self.write(importance=self.study.importance(), refit=None if refits is None else self.refitted(refits))
 
     def one_more(self, runner: TrialRunner) -> None:
         """A trial is kept once it is whole; one that is cut off is run again when the search goes on."""
@@ -186,12 +184,9 @@ class Searcher:
         if self.best is None:
             raise InvalidConfig(f"No trial has finished, so that there is nothing to refit: see {self.out / TUNING}.")
         best = at_point(self.experiment, self.best.options)
-        folder = self.out / REFIT
-        run_refit(best, self.run, out=folder, seeds=seeds, watcher=self.watcher)
-        series, reference = read_with_reference([folder], None)
-        return {"folder": str(folder), "comparison": compare_series(series, reference, Asked()).as_json()}
+        return run_refit(best, self.run, out=self.out / REFIT, seeds=seeds, watcher=self.watcher)
 
-    def write(self, refit: dict[str, Any] | None = None) -> Tuning:
+    def write(self, importance: Mapping[str, float] | None = None, refit: dict[str, Any] | None = None) -> Tuning:
         """Bring every file up to date; each is whole at any moment."""
         found = Tuning(
             folder=self.out,
@@ -199,7 +194,7 @@ class Searcher:
             trials=tuple(self.trials),
             planned=self.planned,
             best=self.best,
-            importance=self.study.importance() if len(self.trials) >= self.planned else {},
+            importance=importance or {},
             settings=self.settings,
             refit=refit,
         )

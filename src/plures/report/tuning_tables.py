@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import stdev
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from plures.report.scales import in_percent
@@ -45,7 +46,7 @@ def trials_table(tuning: Mapping[str, Any]) -> Table:
             *([spread(trial["values"], metric)] if several else []),
             str(trial["rounds"]),
             duration(trial["seconds"]),
-            options_text(trial["options"]),
+            escape(options_text(trial["options"])),
         )
     return table
 
