@@ -171,6 +171,14 @@ def test_another_model_and_metric_may_be_asked_for(tmp_path):
     assert found.best.value == result["metrics"][metric]["weighted"]
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_of_points_that_can_be_counted_none_is_tried_twice(sampler, tmp_path):
+    space = {"method_options.lr": {"low": 0.1, "high": 0.3, "step": 0.2}, "cohort": {"low": 2, "high": 4}}
+    found = searched(tmp_path / "out", space, sampler=sampler, rounds=1, trials=99)
+    points = {tuple(trial.options.values()) for trial in found.trials}
+    assert len(points) == len(found.trials) == 6
+
+
 def test_lists_and_tables_may_be_values(tmp_path):
     space = {
         "method_options.budget": [{"epochs": 1, "batch": 4}, {"steps": 2, "batch": "full"}],
@@ -195,7 +203,7 @@ def test_every_method_can_be_searched(normed, tmp_path):
 def test_a_pipeline_is_judged_by_what_it_ends_with(tmp_path):
     pipeline = {"pretrain": {"rounds": 2}, "tune": "method", "cache": str(tmp_path / "kept")}
     found = searched(tmp_path / "out", {"method_options.lr": [0.1, 0.3]}, method="fedalt", pipeline=pipeline, refit=1)
-    assert [trial.status for trial in found.trials] == ["finished"] * 3
+    assert [trial.status for trial in found.trials] == ["finished"] * 2
     result = records.read_result(found.folder / found.best.folder)
     assert found.best.value == result["metrics"]["finetuned/validation/accuracy"]["weighted"]
     assert not any("/test/" in name for name in result["metrics"])

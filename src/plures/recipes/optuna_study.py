@@ -19,12 +19,15 @@ from typing import Any, Literal
 from plures.core.errors import InvalidConfig, RunFolderError
 from plures.core.seeds import derive_seed
 from plures.recipes.experiment import SearchTable
-from plures.recipes.search_space import Choice, Point, Range, Space, grid
+from plures.recipes.search_space import Choice, Point, Range, Space, grid, num_points, stepped
 
 STUDY_NAME = "plures"
 RECORD, SEARCH = "record", "search"
 ENOUGH = 8
 """Finished trials, below which nothing is said of what mattered."""
+
+DRAWS = 16
+"""So often a sampler is asked for a point that was not tried."""
 
 State = Literal["finished", "stopped", "diverged", "failed"]
 
@@ -44,7 +47,6 @@ class OptunaStudy:
 
     def __init__(self, path: Path, space: Space, table: SearchTable, *, larger: bool, first_step: int) -> None:
         self.optuna, self.path, self.space, self.table = load_optuna(), path, space, table
-        self.points = grid(space) if table.sampler == "grid" else []
         self.direction = "maximize" if larger else "minimize"
         self.trial: Any = None
         with self._reading():
@@ -89,14 +91,32 @@ class OptunaStudy:
         return [dict(trial.user_attrs[RECORD]) for trial in self.now.trials if RECORD in trial.user_attrs]
 
     def ask(self) -> Point:
-        """The next point."""
+        """The next point; where points can be counted, one that was not tried."""
         number = self.num_kept
         with self._quiet():
             self.now.sampler = self._sampler(number)
-            if self.table.sampler == "grid":
-                self.now.enqueue_trial({key: encoded(value) for key, value in self.points[number].items()})
-            self.trial = self.now.ask({key: self._distribution(values) for key, values in self.space.items()})
-        return {key: decoded(self.space[key], value) for key, value in self.trial.params.items()}
+            if num_points(self.space) is not None:
+                self.now.enqueue_trial({key: encoded(value) for key, value in self._untried().items()})
+            self.trial = self.now.ask(self._distributions())
+        return self._point(self.trial)
+
+    def _untried(self) -> Point:
+        """What the sampler draws, unless it comes back to the same points again and again."""
+        tried = {text_of(record["options"]) for record in self.records()}
+        if self.table.sampler != "grid":
+            draft = self.optuna.create_study(direction=self.direction, sampler=self.now.sampler)
+            draft.add_trials(self.now.trials)
+            for _ in range(DRAWS):
+                point = self._point(draft.ask(self._distributions()))
+                if text_of(point) not in tried:
+                    return point
+        return next(point for point in grid(self.space) if text_of(point) not in tried)
+
+    def _distributions(self) -> dict[str, Any]:
+        return {key: self._distribution(values) for key, values in self.space.items()}
+
+    def _point(self, trial: Any) -> Point:
+        return {key: decoded(self.space[key], trial.params[key]) for key in self.space}
 
     def report(self, step: int, value: float) -> bool:
         """A value on the way; whether the trial is not worth going on with."""
@@ -196,6 +216,11 @@ def partial_name(path: Path) -> str:
     return f".{path.name}.partial"
 
 
+def text_of(point: Point) -> str:
+    """The same for the same values, whatever the order of keys."""
+    return json.dumps(point, sort_keys=True, default=str)
+
+
 def encoded(value: Any) -> Any:
     """Samplers choose between plain values; lists and tables are told apart by their text."""
     return value if isinstance(value, bool | int | float | str) else json.dumps(value, default=str)
@@ -203,5 +228,8 @@ def encoded(value: Any) -> Any:
 
 def decoded(values: Choice | Range, drawn: Any) -> Any:
     if isinstance(values, Range):
-        return drawn
+        if values.step is None:
+            return drawn
+        # The same bits as in a grid, whatever way the sampler came to the step.
+        return stepped(values.low, round((drawn - values.low) / values.step), values.step)
     return next(value for value in values.values if encoded(value) == drawn)

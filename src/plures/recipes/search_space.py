@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -32,8 +33,11 @@ class Choice:
         return self.values
 
     @property
-    def all(self) -> tuple[Any, ...]:
-        return self.values
+    def size(self) -> int:
+        return len(self.values)
+
+    def all(self) -> Iterator[Any]:
+        return iter(self.values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +58,23 @@ class Range:
         return self.low, self.high
 
     @property
-    def all(self) -> tuple[Any, ...] | None:
-        """Every value, where there is a step; None: too many."""
-        if self.step is None:
-            return None
-        return tuple(self.low + number * self.step for number in range(round((self.high - self.low) / self.step) + 1))
+    def size(self) -> int | None:
+        """How many values there are; None: more than can be told."""
+        step = 1 if self.whole and self.step is None else self.step
+        return None if step is None else round((self.high - self.low) / step) + 1
+
+    def all(self) -> Iterator[Any]:
+        return (stepped(self.low, number, self.step or 1) for number in range(self.size or 0))
 
 
 Space = Mapping[str, Choice | Range]
+
+
+def stepped(low: float, number: int, step: float) -> float:
+    """So many steps above low, in decimals as they are written: 0.1 and one step of 0.2 are 0.3."""
+    if isinstance(low, int) and isinstance(step, int):
+        return low + number * step
+    return float(Decimal(str(low)) + number * Decimal(str(step)))
 
 
 def read_space(table: Mapping[str, Any]) -> dict[str, Choice | Range]:
@@ -153,17 +166,28 @@ def checked_range(where: str, low: float, high: float, log: bool, step: float | 
         return Range(low=low, high=high, log=log)
     if log:
         raise InvalidConfig(f"{where} has both log and step. Keep one of them, or give a list.")
-    if not 0 < step <= high - low:
+    # The small number is for shares such as 0.1, which no float holds exactly.
+    number = math.floor((high - low) / step + 1e-9) if step > 0 else 0
+    if number < 1:
         raise InvalidConfig(f"{where} has step = {step}: give one above 0 that fits between {low} and {high}.")
     if not isinstance(step, int):
         low = float(low)
-    # The last step at or below high; the small number is for shares such as 0.1, which no float holds exactly.
-    return Range(low=low, high=low + math.floor((high - low) / step + 1e-9) * step, step=step)
+    return Range(low=low, high=stepped(low, number, step), step=step)  # the last step at or below high
 
 
-def grid(space: Space) -> list[Point]:
+def num_points(space: Space) -> int | None:
+    """How many points there are; None: more than can be told."""
+    sizes = [values.size for values in space.values()]
+    return None if None in sizes else math.prod(size or 0 for size in sizes)
+
+
+def grid(space: Space) -> Iterator[Point]:
     """Every point, in the order of the file; the last key changes fastest."""
-    endless = [key for key, values in space.items() if values.all is None]
+    return (dict(zip(space, values, strict=True)) for values in product(*(one.all() for one in space.values())))
+
+
+def check_grid(space: Space) -> None:
+    endless = [key for key, values in space.items() if values.size is None]
     if endless:
         raise InvalidConfig(
             [
@@ -172,7 +196,6 @@ def grid(space: Space) -> list[Point]:
                 for key in endless
             ]
         )
-    return [dict(zip(space, values, strict=True)) for values in product(*(one.all or () for one in space.values()))]
 
 
 def corners(space: Space) -> list[Point]:

@@ -25,7 +25,7 @@ from plures.recipes.search_folder import (
     check_same_search,
     write_trials,
 )
-from plures.recipes.search_space import Space, grid, read_space
+from plures.recipes.search_space import Space, check_grid, num_points, read_space
 from plures.recipes.targets import Target
 from plures.recipes.trials import SearchSilence, SearchWatcher, Trial, TrialRunner, at_point, plain_table
 
@@ -86,7 +86,9 @@ def search(
             'The experiment has no table [tune.search], such as "method_options.lr" = [0.01, 0.1, 1.0].'
         )
     space = read_space(table.search)
-    planned = min(table.trials, len(grid(space))) if table.sampler == "grid" else table.trials
+    if table.sampler == "grid":
+        check_grid(space)
+    planned = min(table.trials, num_points(space) or table.trials)
     if refits is not None:
         check_refit(experiment, refits)
     target, fingerprint = check_search(experiment, space, table.metric)
