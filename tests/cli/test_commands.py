@@ -12,7 +12,7 @@ from plures import __version__
 from plures.methods import METHODS
 from tests.cli.helpers import widest
 
-COMMANDS = ("run", "demo", "methods", "new-method", "split")
+COMMANDS = ("run", "demo", "methods", "new-method", "split", "tune")
 ESCAPE = "\x1b"
 
 

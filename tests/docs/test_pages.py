@@ -11,6 +11,7 @@ import pytest
 from plures import make_experiment, run_experiment
 from plures.data import PARTITIONERS
 from plures.evaluate.metrics import MORE_METRICS
+from plures.recipes import tune
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,3 +71,13 @@ def test_the_diagnostics_page_names_every_number_and_its_file_runs():
     drops = {name for name in found if name.startswith("loss_drop/")}
     assert len(drops) == 2  # FedAlt has two phases
     assert all(f"`{name}`" in text for name in found.keys() - drops)
+
+
+def test_the_tuning_page_is_what_runs(tmp_path, monkeypatch, capsys):
+    (shown,) = blocks("docs/tuning.md", "toml")
+    experiment = make_experiment(tomllib.loads(shown) | {"rounds": 1, "data": {"clients": 6}})
+    assert tune(experiment, out=tmp_path / "out", trials=1).best is not None
+    (snippet,) = blocks("docs/tuning.md", "python")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "tuning.md", "exec"), {})
+    assert "method_options.lr" in capsys.readouterr().out

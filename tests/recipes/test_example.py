@@ -14,7 +14,15 @@ from plures import load_experiment, run_experiment
 from plures.methods import METHODS
 from plures.participation import SAMPLERS
 from plures.recipes.build import build
-from plures.recipes.experiment import RESERVED, Experiment, Participation, Pipeline, PretrainTable, TuneTable
+from plures.recipes.experiment import (
+    RESERVED,
+    Experiment,
+    Participation,
+    Pipeline,
+    PretrainTable,
+    SearchTable,
+    TuneTable,
+)
 from plures.report import records
 from tests.recipes.helpers import same_bits
 
@@ -43,6 +51,7 @@ def schema() -> dict[str, set[str]]:
         "pipeline": set(Pipeline.model_fields) - {"pretrain", "tune"},
         "pipeline.pretrain": set(PretrainTable.model_fields),
         "pipeline.tune": set(TuneTable.model_fields),
+        "tune": set(SearchTable.model_fields),
     }
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -78,7 +87,7 @@ def test_every_key_of_the_schema_stands_in_the_example(section, keys):
 
 def test_the_schema_has_the_tables_of_the_plan():
     tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline"}
-    tables |= {"wire", "track"}
+    tables |= {"wire", "track", "tune"}
 
     assert tables <= set(Experiment.model_fields)
     assert schema().keys() == {"", "pipeline.pretrain", "pipeline.tune", *tables} - {"method_options"}

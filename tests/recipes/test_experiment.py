@@ -321,7 +321,7 @@ def test_a_reserved_table_is_refused_by_name(name):
 
 def test_the_reserved_tables_are_those_of_the_plan():
     assert set(RESERVED) == {
-        *("faults", "privacy", "checkpoint", "tune", "deploy"),
+        *("faults", "privacy", "checkpoint", "deploy"),
     }
 
 

@@ -33,6 +33,8 @@ plures compare RUN RUN...   paired differences, and whom they help and hurt
 
 plures runs                 every run and its state; plures watch RUN: one
 
+plures tune EXPERIMENT.toml the best options, chosen on validation data
+
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
 
@@ -65,6 +67,7 @@ class Commands(LazyGroup):
         "run": Lazy("run:run", "Run an experiment file and write its results to a folder."),
         "runs": Lazy("runs:runs", "List the runs below a folder, newest first, with their state."),
         "split": Lazy("methods:split", "Show each parameter of a model, whose it is and how large, with totals."),
+        "tune": Lazy("tune:tune_app", "Search for the best options of an experiment, on validation data alone."),
         "watch": Lazy("watch:watch", "Follow a run from another terminal until it ends."),
     }
 

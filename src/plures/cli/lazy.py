@@ -18,16 +18,16 @@ class Lazy(NamedTuple):
     """Where a command is, and the first line of its help."""
 
     where: str
-    """MODULE:NAME below plures.cli: a function, or a typer.Typer with commands below it."""
+    """MODULE:NAME below plures.cli: a function, or a typer.Typer with one command or several below it."""
     summary: str
 
     def load(self, name: str) -> click.Command:
         module, _, attribute = self.where.partition(":")
         found = getattr(import_module(f"plures.cli.{module}"), attribute)
         if isinstance(found, typer.Typer):
-            group: click.Command = get_group(found)
-            group.name = name
-            return group
+            one: click.Command = get_command(found) if len(found.registered_commands) == 1 else get_group(found)
+            one.name = name
+            return one
         alone = typer.Typer(add_completion=False)
         alone.command(name)(found)
         return get_command(alone)

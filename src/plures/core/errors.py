@@ -8,6 +8,7 @@ PluresError
 │   └── InvalidSplit        which parameters are whose
 ├── ClientFailed            a client could not finish its work in a round
 │   └── Diverged            a loss or an upload is no longer a number
+├── Stopped                 whoever watches a run ended it at a whole round
 ├── InvalidMessage          bytes that are no message of ours, or values a code cannot hold
 └── RunFolderError          a run folder that cannot be written or read
 """
@@ -72,6 +73,10 @@ class ClientFailed(PluresError):
 
 class Diverged(ClientFailed):
     """A loss or an upload is no longer a finite number."""
+
+
+class Stopped(PluresError):
+    """Raised by whoever watches a run, to end it at a whole round; what there is by then is kept."""
 
 
 class InvalidMessage(PluresError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from plures.recipes.plan import EvaluationPlan, GuardPlan
 from plures.recipes.reloading import load_run
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program, run
+from plures.recipes.searching import Tuning, search, with_search
 from plures.recipes.study import Study, run_members
 from plures.recipes.track_tables import make_trackers
 from plures.recipes.tracking import Tracker
+from plures.recipes.trials import SearchWatcher
 from plures.recipes.watching import Watcher
 
 __all__ = [
@@ -30,8 +32,10 @@ __all__ = [
     "GuardPlan",
     "PlannedCost",
     "RunResult",
+    "SearchWatcher",
     "Study",
     "Tracker",
+    "Tuning",
     "Watcher",
     "load_experiment",
     "make_experiment",
@@ -39,6 +43,7 @@ __all__ = [
     "run",
     "run_experiment",
     "run_study",
+    "tune",
 ]
 
 
@@ -78,6 +83,30 @@ def run_study(
     return run_members(
         experiment, run_experiment, out=Path(out), seeds=numbers, beside=beside, usual=usual, watcher=watcher
     )
+
+
+def tune(
+    experiment: Experiment,
+    space: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path,
+    trials: int | None = None,
+    seeds: int | None = None,
+    sampler: str | None = None,
+    pruner: str | None = None,
+    metric: str | None = None,
+    refit: int | None = None,
+    watcher: SearchWatcher | None = None,
+) -> Tuning:
+    """Search for the best options of an experiment, judged on validation data alone; needs the package optuna.
+
+    `space` gives a list or a range for keys as --set has them, such as {"method_options.lr": {"low": 0.01, "high": 1.0,
+    "log": True}}; without it, and for what else is not given, the experiment's table [tune] counts. In a folder where
+    the same search was begun, it goes on. `refit` runs the best again under so many seeds, with validation merged into
+    training, and looks at test data.
+    """
+    given = {"trials": trials, "seeds": seeds, "sampler": sampler, "pruner": pruner, "metric": metric}
+    return search(with_search(experiment, space, **given), run_experiment, out=Path(out), refits=refit, watcher=watcher)
 
 
 def run_built(

@@ -48,12 +48,15 @@ class Built:
     """The resolved configuration as TOML."""
 
 
-def build(experiment: Experiment, weights: Params | None = None) -> Built:
-    """Everything an experiment names, its network started from weights if some are given."""
+def build(experiment: Experiment, weights: Params | None = None, whole: Federation | None = None) -> Built:
+    """Everything an experiment names, its network started from weights if some are given.
+
+    `whole` is the federation of the experiment's table [data], where that was built before.
+    """
     info = named_method(experiment.method)
     given = given_options(experiment, info)
     method = called(info.name, info.make, method_options(info, given, rounds=max(experiment.rounds, 1)))
-    federation, newcomers = without_newcomers(experiment, build_federation(experiment))
+    federation, newcomers = without_newcomers(experiment, whole or build_federation(experiment))
     networks, matching = build_networks(experiment, method, everyone(federation, newcomers), weights)
     return Built(
         info=info,
@@ -152,9 +155,16 @@ def build_guard(given: bool | GuardTable) -> GuardPlan | None:
     return GuardPlan(margin=given.margin, against=given.against)
 
 
+def configuration_of(experiment: Experiment) -> str:
+    """The resolved configuration as TOML, without building anything."""
+    info = named_method(experiment.method)
+    return resolved(experiment, info, given_options(experiment, info))
+
+
 def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any]) -> str:
     """The experiment with every default written out; running it again gives the same result."""
-    apart = {"out", "track", "split", "server", "method_options"} | ({"cohort"} if experiment.participation else set())
+    apart = {"out", "track", "tune", "split", "server", "method_options"}
+    apart |= {"cohort"} if experiment.participation else set()
     table = experiment.model_dump(exclude=apart, exclude_none=True)
     known = {"shape", "classes"}
     table["model"] = without(plain_defaults(find_model(experiment.model.name)), known) | table["model"]

@@ -21,7 +21,7 @@ from plures.recipes.explaining import problems_in
 from plures.recipes.overrides import apply_override
 from plures.recipes.track_tables import Track
 
-RESERVED = ("faults", "privacy", "checkpoint", "tune", "deploy")
+RESERVED = ("faults", "privacy", "checkpoint", "deploy")
 """Tables that later versions will read."""
 
 
@@ -58,6 +58,8 @@ class Data(FreeTable):
     test_size: int = Field(default=100, ge=1)
     newcomers: int | float | None = None
     """Clients, or a share of them, that take no part in training."""
+    merge_validation: bool = False
+    """Train on the validation examples too, once nothing is left to choose: `plures tune --refit`."""
     augment: list[str] | dict[str, Any] | None = None
     """None: as the data set has it."""
     sizes: int | list[int] | None = None
@@ -162,6 +164,24 @@ class Pipeline(Table):
     """Where stage (a) is kept, by its configuration."""
 
 
+class SearchTable(Table):
+    """What `plures tune` tries, and how."""
+
+    trials: int = Field(default=30, ge=1)
+    seeds: int = Field(default=1, ge=1)
+    """Runs of each trial; their mean counts."""
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    pruner: Literal["median", "halving", "none"] = "median"
+    warmup: int = Field(default=0, ge=0)
+    """No trial is stopped before this round has passed."""
+    metric: str | None = None
+    """Such as "loss" or "personal/validation/loss"; None: what the method is judged by."""
+    seed: int = 0
+    """Of the sampler."""
+    search: dict[str, Any] = {}
+    """By key, as for --set: a list, or a range {low = 0.001, high = 1.0, log = true}."""
+
+
 class Experiment(Table):
     """A whole experiment, as a file has it; `load_experiment` and `make_experiment` check and complete one."""
 
@@ -186,6 +206,8 @@ class Experiment(Table):
     """What clients can afford: {density = 0.5}, or width, flops or bytes; a number, a list, tiers, a distribution."""
     wire: WireTable = WireTable()
     track: Track = Track()
+    tune: SearchTable | None = None
+    """For `plures tune`; a run takes no notice of it."""
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

@@ -14,6 +14,7 @@ from plures.core.seeds import generator
 from plures.core.task import Augment
 from plures.core.types import Batch
 from plures.data import ClientData, DataSet, Federation, as_dataset, find_source, partition
+from plures.data.merging import merge_validation
 from plures.recipes.experiment import Data, Experiment
 from plures.recipes.loading import load_named
 from plures.recipes.options import called, lookup
@@ -45,6 +46,8 @@ def build_federation(experiment: Experiment) -> Federation:
         test_rule=data.test_rule,
         test_size=data.test_size,
     )
+    if data.merge_validation:
+        federation = merge_validation(federation)
     if data.augment and federation.augment is not None:
         # Inputs that cannot be changed so are told of now, not in the first round.
         federation.augment(federation.client(0).train.inputs[:1], generator(data.seed, "augment"))

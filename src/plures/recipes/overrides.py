@@ -13,12 +13,17 @@ def apply_override(table: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise InvalidConfig(f"'{override}' is not of the form KEY=VALUE, such as rounds=50 or data.clients=10.")
-    *tables, last = key.strip().split(".")
+    set_key(table, key.strip(), parse_value(text.strip()))
+
+
+def set_key(table: dict[str, Any], key: str, value: Any) -> None:
+    """Set one key of a nested table, such as data.clients."""
+    *tables, last = key.split(".")
     for name in tables:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise InvalidConfig(f"'{key.strip()}' goes through '{name}', which is a value and not a table.")
-    table[last] = parse_value(text.strip())
+            raise InvalidConfig(f"'{key}' goes through '{name}', which is a value and not a table.")
+    table[last] = value
 
 
 def parse_value(text: str) -> Any:

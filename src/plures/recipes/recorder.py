@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from plures.core.client import Result
 from plures.core.context import RoundReport, Server
-from plures.core.errors import Diverged
+from plures.core.errors import Diverged, Stopped
 from plures.core.program import Program
 from plures.core.types import Params
 from plures.core.visit import Visit
@@ -190,4 +190,6 @@ def status_of(trouble: BaseException | None) -> Status:
         return "finished"
     if isinstance(trouble, KeyboardInterrupt):
         return "interrupted"
+    if isinstance(trouble, Stopped):
+        return "stopped"
     return "diverged" if isinstance(trouble, Diverged) else "failed"

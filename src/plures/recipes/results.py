@@ -17,7 +17,7 @@ from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
 from plures.stores.memory import MemoryStore
 
-Status = Literal["finished", "interrupted", "diverged", "failed"]
+Status = Literal["finished", "interrupted", "stopped", "diverged", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)

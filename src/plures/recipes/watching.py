@@ -15,7 +15,8 @@ class Watcher(Protocol):
     def started(self, title: str, rounds: int, clients: int, shown: str) -> None:
         """`shown` is the metric to look at, such as personal/test/accuracy."""
 
-    def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None: ...
+    def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None:
+        """A whole round; `metrics` are empty unless it was evaluated. To end the run here, raise `Stopped`."""
 
     def ended(self) -> None: ...
 

@@ -37,6 +37,8 @@ TUNED = "tuned.safetensors"
 RUNNING = "running.json"
 RESULT = "result.json"
 TENSORBOARD = "tensorboard"
+TRIALS = "trials.csv"
+"""In the folder of a search: one row per trial."""
 STUDY = "study.json"
 """In a folder of several runs: the label, seed and folder of each."""
 
