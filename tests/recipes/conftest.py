@@ -1,13 +1,27 @@
-"""Makes the small data source known by name, for the length of each test."""
+"""Makes the small data source known by name, for the length of each test; and runs in folders, for many tests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 
+from plures import RunResult
 from plures.data import SOURCES, Source
-from tests.recipes.helpers import tiny
+from tests.recipes.helpers import ran, tiny
+
+KeptRun = Callable[[str], RunResult]
+"""From a method's name to a run of it, whose folder is `result.folder`."""
 
 
 @pytest.fixture(autouse=True)
 def _tiny_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SOURCES, "tiny", Source(name="tiny", about="for tests", files=(), load=tiny))
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptRun:
+    """A run of each method, made when a test first asks for it; nobody changes its folder."""
+    root = tmp_path_factory.mktemp("kept")
+    return cache(lambda method: ran(method, root / method))

@@ -13,11 +13,13 @@ import typer
 from rich.console import Console
 
 import plures
+from plures.cli.adapt import adapt
 from plures.cli.advise import advise
 from plures.cli.clients import clients
 from plures.cli.compare import compare
 from plures.cli.cost import cost
 from plures.cli.data import data_app
+from plures.cli.export import export
 from plures.cli.gates import gates
 from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
@@ -112,10 +114,12 @@ def legend(folder: Path) -> str:
     )
 
 
+app.command()(adapt)
 app.command()(advise)
 app.command()(clients)
 app.command()(compare)
 app.command()(cost)
+app.command()(export)
 app.command()(gates)
 app.command()(methods)
 app.command()(new_method)
