@@ -42,9 +42,9 @@ def adapt(
     """Give a newcomer a personal model from a finished run, and write it to a file.
 
     The newcomer gets its model as the run's method makes one for clients that
-    were never trained on; nothing is sent and the run stays as it is. Arrays
-    are called inputs and targets, in the form of the run's data: bytes of
-    images, rows of a table, tokens. Targets are class numbers or their names.
+    were never trained on; the run stays as it is. Arrays are called inputs and
+    targets, in the form of the run's data: bytes of images, rows of a table,
+    tokens. Targets are class numbers or their names.
 
     Example: plures adapt runs/first --data mine.npz --format onnx
     """

@@ -48,6 +48,8 @@ plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
 plures compare RUN RUN...   paired differences, and whom they help and hurt
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
+
+plures export RUN --client 17  one client's model as a file
 """
 
 app = typer.Typer(

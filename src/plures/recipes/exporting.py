@@ -84,12 +84,14 @@ def export_client(
     check_free(where, overwrite=overwrite)
     picked = model_of(result, client, model)
     clients = clients_of(result, picked.client)
-    made = write_model(result, picked, clients, where, chosen, prepared, overwrite)
+    made = write_model(result, picked, clients, where, chosen, prepared)
     return replace(made, recorded=recorded_value(result, picked))
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Before any work is done for it."""
+    if not path.parent.is_dir():
+        raise InvalidConfig(f"There is no folder {path.parent} to write {path.name} to. Make it, or choose another.")
     if path.exists() and not overwrite:
         raise InvalidConfig(f"{path} exists already. Choose another name with --out, or overwrite it with --force.")
 
@@ -102,7 +104,6 @@ def write_model(
     path: Path,
     format: Format,
     prepared: bool,
-    overwrite: bool,
 ) -> Exported:
     """Write a model, but not before what is to be written has been found to predict as it does."""
     data = clients.client(picked.client)
@@ -114,7 +115,7 @@ def write_model(
     if format == "safetensors" and deployed.facts["network"] is not None:
         run = loaded_back(content)
     gap = farthest(deployed, run, tried)
-    write(path, content, overwrite=overwrite)
+    write(path, content)
     goal = result.federation.goal
     return Exported(
         path=path,

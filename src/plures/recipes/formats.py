@@ -91,10 +91,16 @@ def program_of(model: ClientModel, example: Tensor, format: Format) -> torch.exp
 
 
 def not_exported(model: ClientModel, format: Format, error: Exception) -> InvalidModel:
-    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return InvalidModel(
-        f"{type(model.network).__name__} cannot be written as {format}: {reason[:300]} Use the format safetensors."
-    )
+    name = type(model.network).__name__
+    return InvalidModel(f"{name} cannot be written as {format}: {reason_of(error)} Use the format safetensors.")
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of what went wrong in the first place, as a sentence."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return f"{line[:300].rstrip('.')}."
 
 
 def torch_bytes(program: torch.export.ExportedProgram, facts: Mapping[str, Any]) -> tuple[bytes, Run]:
@@ -115,7 +121,7 @@ def onnx_bytes(program: torch.export.ExportedProgram, facts: Mapping[str, Any]) 
             )
     except FAILURES as error:
         raise InvalidModel(
-            f"The network cannot be written as onnx: {str(error).splitlines()[0][:300]} Use the format torch."
+            f"The network cannot be written as onnx: {reason_of(error)} Use the format torch."
         ) from error
     assert made is not None
     proto = made.model_proto
@@ -167,10 +173,8 @@ def quietly() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def write(path: Path, content: bytes, *, overwrite: bool) -> None:
+def write(path: Path, content: bytes) -> None:
     """A whole file or none."""
-    if path.exists() and not overwrite:
-        raise RunFolderError(f"{path} exists already. Choose another name with --out, or overwrite it with --force.")
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:

@@ -72,7 +72,7 @@ class Adapted:
         chosen = format_of(format, asked)
         where = file_of(asked, format)
         check_free(where, overwrite=overwrite)
-        return write_model(self.result, self.picked, self.clients, where, chosen, prepared, overwrite)
+        return write_model(self.result, self.picked, self.clients, where, chosen, prepared)
 
     def as_json(self) -> dict[str, Any]:
         return {
