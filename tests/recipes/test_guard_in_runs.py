@@ -13,7 +13,7 @@ from plures.local import epochs
 from plures.methods import ditto
 from plures.models import mlp
 from plures.report import records
-from tests.recipes.helpers import problem_of, ran
+from tests.recipes.helpers import problem_of, ran, same_bits
 
 
 def rows_of(folder, model, round):
@@ -118,7 +118,15 @@ def test_the_shared_model_is_scored_by_the_runs_own_loss(tmp_path):
     assert doubled.metrics["guarded/test/loss"].weighted == pytest.approx(expected)
 
 
-def test_a_guarded_model_is_asked_for_by_what_was_chosen():
-    result = ran("ditto", evaluation={"guard": True})
-    with pytest.raises(InvalidInput, match="choices"):
-        result.personal_model(0, "guarded")
+def test_a_guarded_model_is_what_the_client_chose():
+    result = ran("ditto", rounds=3, evaluation={"guard": {"margin": 0.0}})
+    assert set(result.choices.values()) == {"personal", "shared"}
+    for client, chosen in result.choices.items():
+        wanted = result.personal_model(client, "personal" if chosen == "personal" else "global")
+        for found in (result.personal_model(client), result.personal_model(client, "guarded")):
+            assert same_bits(found.state_dict(), wanted.state_dict())
+
+
+def test_without_a_guard_nobody_has_a_guarded_model():
+    with pytest.raises(InvalidInput, match="not asked by a guard"):
+        ran("ditto").personal_model(0, "guarded")

@@ -36,6 +36,8 @@ plures runs                 every run and its state; plures watch RUN: one
 plures tune EXPERIMENT.toml the best options, chosen on validation data
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
+
+plures export RUN --client 17  one client's model as a file
 """
 
 
@@ -43,6 +45,7 @@ class Commands(LazyGroup):
     """Every command: where it is, and the first line of its docstring."""
 
     table: ClassVar = {
+        "adapt": Lazy("adapt:adapt", "Give a newcomer a personal model from a finished run, and write it to a file."),
         "advise": Lazy("advise:advise", "Try which part of the network should be personal."),
         "clients": Lazy("clients:clients", "Show a run client by client: who fares worst, who is helped, who is hurt."),
         "compare": Lazy(
@@ -55,6 +58,7 @@ class Commands(LazyGroup):
         ),
         "data": Lazy("data:data_app", "Data sets: what there is, what is in one, and how to get it."),
         "demo": Lazy("demo:demo", "Compare all methods on real handwritten digits, 20 clients with 2 classes each."),
+        "export": Lazy("export:export", "Write one client's complete model to a file."),
         "gates": Lazy("gates:gates", "Group the clients of a run by how alike their gates are (Ward)."),
         "methods": Lazy(
             "methods:methods",

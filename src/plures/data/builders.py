@@ -75,6 +75,7 @@ def partition(
         goal=dataset.goal,
         prepare=dataset.prepare,
         augment=dataset.augment,
+        class_names=dataset.class_names,
     )
 
 

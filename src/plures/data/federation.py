@@ -30,9 +30,12 @@ class Federation:
         goal: Goal = CLASSIFICATION,
         prepare: Prepare | None = None,
         augment: Augment | None = None,
+        class_names: tuple[str, ...] = (),
     ) -> None:
         self.population = population
         self.goal = goal
+        self.class_names = class_names
+        """Of each class, or of each token; empty where only numbers are known."""
         self.prepare = prepare
         """From inputs as they are held (bytes) to what networks take, done on use."""
         self.augment = augment
@@ -134,7 +137,14 @@ class Federation:
         view = View(whole=self.population, clients=chosen, cache=self.cache)
         if isinstance(self.population, View):
             view = self.population.only(chosen)
-        return Federation(view, cache_bytes=0, goal=self.goal, prepare=self.prepare, augment=self.augment)
+        return Federation(
+            view,
+            cache_bytes=0,
+            goal=self.goal,
+            prepare=self.prepare,
+            augment=self.augment,
+            class_names=self.class_names,
+        )
 
     def hold_out(self, newcomers: int | float, seed: int) -> tuple[Federation, Federation]:
         """Participants and newcomers: a number of clients, or a share of them, drawn by the seed, stays outside."""

@@ -72,7 +72,8 @@ class Features:
     def __call__(self, inputs: Tensor) -> Tensor:
         scaled = (inputs[:, list(self.numbers)] - _row(self.means)) / _row(self.stds)
         columns, places = [column for column, _ in self.levels], [float(place) for _, place in self.levels]
-        parts = [scaled.nan_to_num_(nan=0.0), inputs[:, list(self.gaps)].isnan(), inputs[:, columns] == _row(places)]
+        known = torch.where(scaled.isnan(), 0.0, scaled)
+        parts = [known, inputs[:, list(self.gaps)].isnan(), inputs[:, columns] == _row(places)]
         return torch.cat([part.to(torch.float32) for part in parts], dim=1)
 
 

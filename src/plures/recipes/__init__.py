@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,16 @@ from plures.core.errors import InvalidConfig
 from plures.evaluate.guard import Fallback
 from plures.recipes.build import Built, build, build_wire
 from plures.recipes.checks import check_weights_matter
+from plures.recipes.client_files import load_client
 from plures.recipes.costing import PlannedCost, planned_cost
+from plures.recipes.deployed import ClientModel
 from plures.recipes.experiment import Experiment, load_experiment, make_experiment
+from plures.recipes.exporting import Exported, export_client
 from plures.recipes.loading import load_named
+from plures.recipes.newcomers import Adapted, adapt
 from plures.recipes.pipeline import run_pipeline
 from plures.recipes.plan import EvaluationPlan, GuardPlan
-from plures.recipes.reloading import load_run
+from plures.recipes.reloading import load_program, load_run
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program, run
 from plures.recipes.searching import Tuning, search, with_search
@@ -27,8 +31,11 @@ from plures.recipes.trials import SearchWatcher
 from plures.recipes.watching import Watcher
 
 __all__ = [
+    "Adapted",
+    "ClientModel",
     "EvaluationPlan",
     "Experiment",
+    "Exported",
     "GuardPlan",
     "PlannedCost",
     "RunResult",
@@ -37,7 +44,11 @@ __all__ = [
     "Tracker",
     "Tuning",
     "Watcher",
+    "adapt",
+    "export_client",
+    "load_client",
     "load_experiment",
+    "load_run",
     "make_experiment",
     "planned_cost",
     "run",
@@ -60,8 +71,10 @@ def run_experiment(
     folder = out or experiment.out
     where = None if folder is None else Path(folder)
     if experiment.pipeline is not None:
-        return run_pipeline(experiment, run_built, out=where, title=title, watcher=watcher)
-    return run_built(build(experiment), experiment, out=where, title=title, watcher=watcher)
+        result = run_pipeline(experiment, run_built, out=where, title=title, watcher=watcher)
+    else:
+        result = run_built(build(experiment), experiment, out=where, title=title, watcher=watcher)
+    return replace(result, experiment=experiment)
 
 
 def run_study(
@@ -144,7 +157,7 @@ def run_built(
         least_rounds=0 if experiment.pipeline is not None else 1,
         notes=notes_of(built, experiment),
         pretrained=pretrained,
-        load=load_run,
+        load=load_program,
     )
 
 

@@ -31,6 +31,11 @@ class Look:
     choices: list[dict[str, Any]] = field(default_factory=list)
     diagnostics: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def chosen(self) -> dict[int, str]:
+        """What each client chose under a guard."""
+        return {row["client"]: row["chosen"] for row in self.choices}
+
     def notes(self) -> dict[str, Any]:
         """For the record of the round, beside its metrics."""
         found = {"guard": self.guard, "diagnostics": self.diagnostics}

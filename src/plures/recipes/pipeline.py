@@ -6,17 +6,15 @@ model. Any stage may be absent. (a) is kept under its configuration, so that man
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from plures.core.errors import InvalidConfig
-from plures.core.program import Program
 from plures.core.types import Params
 from plures.evaluate.guard import Fallback
 from plures.recipes.build import Built, build
@@ -25,31 +23,16 @@ from plures.recipes.experiment import Experiment, PretrainTable
 from plures.recipes.folder import RunFolder
 from plures.recipes.guarding import guarding_of
 from plures.recipes.looking import Looker, all_summaries, headline_of
-from plures.recipes.reloading import load_run, load_shared
-from plures.recipes.results import RunResult
+from plures.recipes.pretraining import STAGE_A, kept_under, key_of, of_network, pretraining
+from plures.recipes.reloading import load_program, load_shared
+from plures.recipes.results import RunResult, Stage
 from plures.recipes.running import make_program
 from plures.recipes.several import under_way
-from plures.recipes.track_tables import Track
 from plures.recipes.tuning import with_tuning
 from plures.recipes.watching import Watcher
 from plures.report import records
 
 Run = Callable[..., RunResult]
-STAGE_A = "stage (a)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """What one stage came to."""
-
-    stage: str
-    rounds: int
-    metric: str
-    value: float | None
-    gain: float | None
-    """Over the stage before; a loss or an error that became smaller is a gain."""
-    folder: str | None = None
-    reused: bool = False
 
 
 def run_pipeline(
@@ -112,7 +95,7 @@ def rehearse(experiment: Experiment, table: PretrainTable) -> None:
     check_weights_matter(later, "[pipeline] pretrain")
     first_model = Fallback(program=program, shared=program.initial_shared(), name=STAGE_A)
     kind = headline_of(later) if experiment.pipeline.tune is None else "finetuned"
-    guarding_of(built.plan, later, built.federation, kind, pretrained=first_model, load=load_run)
+    guarding_of(built.plan, later, built.federation, kind, pretrained=first_model, load=load_program)
 
 
 def pretrained(
@@ -133,40 +116,6 @@ def pretrained(
         result = replace(result, folder=folder)
     model = Fallback(program=program, shared=result.server.shared, name=STAGE_A)
     return model, stage_of("pretrain", result, "global", [])
-
-
-def of_network(program: Program, shared: Params) -> Params:
-    """The network's own parameters and statistics, without what a method keeps beside them at the server."""
-    return {name: value for name, value in shared.items() if name in program.binding(0).task.names}
-
-
-def kept_under(experiment: Experiment) -> str:
-    return "runs/pretrained" if experiment.pipeline is None else experiment.pipeline.cache
-
-
-def pretraining(experiment: Experiment, table: PretrainTable) -> Experiment:
-    """The experiment of stage (a): the same data and network, without adapters and personal dropout."""
-    return experiment.model_copy(
-        update={
-            "method": table.method,
-            "rounds": table.rounds,
-            "method_options": table.options,
-            "model": experiment.model.model_copy(update={"adapters": None, "input_dropout": None}),
-            "split": type(experiment.split)(buffers=experiment.split.buffers),
-            "server": type(experiment.server)(),
-            "evaluation": experiment.evaluation.model_copy(update={"guard": False}),
-            "capacity": None,  # the whole model is trained
-            "pipeline": None,
-            "track": Track(),
-            "out": None,
-        }
-    )
-
-
-def key_of(built: Built) -> str:
-    """Names a stage (a) by its resolved configuration and its data."""
-    text = built.configuration + repr(sorted(built.federation.fingerprint().items()))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_finished(folder: Path) -> bool:
@@ -217,7 +166,7 @@ def tuned(result: RunResult, built: Built, first: Fallback | None) -> RunResult:
     kept: dict[int, Params] = {}
     moved = {part for phase in built.method.adapt for part in phase.moves}
     plan = replace(built.plan, models=("finetuned",), diagnostics=False)
-    guarding = guarding_of(plan, result.program, result.federation, "finetuned", pretrained=first, load=load_run)
+    guarding = guarding_of(plan, result.program, result.federation, "finetuned", pretrained=first, load=load_program)
     looker = Looker(result.program, result.federation, result.store, plan, guarding=guarding)
 
     def keep(client: int, params: Params) -> None:
@@ -238,4 +187,7 @@ def tuned(result: RunResult, built: Built, first: Fallback | None) -> RunResult:
         evaluations=[*others, *found.evaluations],
         metrics=result.metrics | all_summaries(found.evaluations),
         guard=found.guard,
+        choices=found.chosen,
+        fallback=None if guarding is None else guarding.fallback,
+        tuned=kept,
     )

@@ -179,6 +179,8 @@ class Recorder:
             facts=self.facts | {"rounds_done": server.round},
             folder=None if self.folder is None else self.folder.path,
             guard=self.latest.guard,
+            choices=self.latest.chosen,
+            fallback=None if self.looker.guarding is None else self.looker.guarding.fallback,
             rounds_to=milestones(
                 self.history, self.shown, self.plan.targets, smaller_is_better=not self.goal.larger_is_better
             ),

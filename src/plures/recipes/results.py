@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
 from plures.core.context import Server
-from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.program import Program
+from plures.core.types import Params
 from plures.data import Federation
-from plures.evaluate import ClientScore, Evaluation, Evaluator, ModelKind, SplitName, Summary
+from plures.evaluate import ClientScore, Evaluation, ModelKind, SplitName, Summary
+from plures.evaluate.guard import Fallback
+from plures.recipes.client_models import model_of
 from plures.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from plures.recipes.experiment import Experiment
 
 Status = Literal["finished", "interrupted", "stopped", "diverged", "failed"]
 
@@ -31,6 +36,20 @@ class NewcomerGap:
     """The two metrics that are compared."""
     weighted: float
     mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What one stage came to."""
+
+    stage: str
+    rounds: int
+    metric: str
+    value: float | None
+    gain: float | None
+    """Over the stage before; a loss or an error that became smaller is a gain."""
+    folder: str | None = None
+    reused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,10 +84,18 @@ class RunResult:
     folder: Path | None
     rounds_to: dict[str, Any] = field(default_factory=dict)
     """In which round the metric it is judged by reached each target, and a share of its final value."""
-    stages: tuple[Any, ...] = ()
+    stages: tuple[Stage, ...] = ()
     """Of a pipeline: what each stage came to."""
     guard: dict[str, Any] = field(default_factory=dict)
     """What clients chose between their own model and a shared one, if they were asked."""
+    choices: Mapping[int, str] = field(default_factory=dict)
+    """With a guard, what each client chose: its own kind of model, or "shared"."""
+    fallback: Fallback | None = None
+    """With a guard, the shared model of another run or of stage (a); None: that of this run."""
+    tuned: Mapping[int, Params] = field(default_factory=dict)
+    """Of a pipeline that ends in fine-tuning: what that moved of each client's model."""
+    experiment: Experiment | None = None
+    """The file that named all this; None: a run from code."""
 
     def scores(
         self, model: ModelKind | None = None, split: SplitName = "test", *, newcomers: bool = False
@@ -102,20 +129,10 @@ class RunResult:
     def personal_model(self, client: int | str, model: ModelKind | None = None) -> nn.Module:
         """A client's network as an ordinary module, ready to use: the model that the method is judged by.
 
-        `model` asks for another: "personal" without fine-tuning, "finetuned" after it, or "global". What a client chose
-        under a guard is in choices.csv.gz, and in `guard`.
+        Under a guard it is what the client chose. `model` asks for another: "personal" without fine-tuning,
+        "finetuned" after it, "global" or "guarded". It takes inputs as the network does: prepared.
         """
-        if model == "guarded":
-            raise InvalidConfig(
-                "A guarded model is the client's own or the shared one: ask for that which it chose (choices.csv.gz)."
-            )
-        number = client if isinstance(client, int) else number_of(self.federation, client)
-        evaluator = Evaluator(self.program, self.federation, self.store, self.federation.goal)
-        binding = self.program.binding(number)
-        seen = evaluator.model_of(self.server, number, model or self.headline)
-        module = copy.deepcopy(binding.task.module)
-        module.load_state_dict({name: seen[name] for name in binding.task.names}, strict=False)
-        return module.eval()
+        return model_of(self, client, model).module
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -154,11 +171,3 @@ class RunResult:
             "cost": self.cost,
             "fingerprint": self.fingerprint,
         }
-
-
-def number_of(federation: Federation, name: str) -> int:
-    """The number of a client by its name."""
-    names = list(federation.names)
-    if name not in names:
-        raise InvalidConfig(f"There is no client '{name}'. {did_you_mean(name, names)}")
-    return names.index(name)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
-
-import torch
 
 from plures.core.context import Engine
 from plures.core.errors import InvalidConfig, RunFolderError
@@ -34,6 +32,7 @@ from plures.recipes.looking import headline_of
 from plures.recipes.plan import EvaluationPlan
 from plures.recipes.recorder import Recorder, status_of
 from plures.recipes.results import RunResult
+from plures.recipes.threads import one_thread
 from plures.recipes.tracking import TrackedRun, Tracker, Tracking, as_trackers
 from plures.recipes.watching import Silence, Watcher
 from plures.report import records
@@ -190,17 +189,6 @@ def check_wire(wire: object) -> None:
         raise InvalidConfig(
             f"wire is {wire!r:.80}, a {type(wire).__name__}: give a wire, such as plures.wire.Codec(upload='int8')."
         )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums inside an operation depend on the number of threads; with one, every machine adds in the same order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @one_thread()
