@@ -21,6 +21,7 @@ from plures.cli.data import data_app
 from plures.cli.gates import gates
 from plures.cli.methods import AsJson, methods, new_method, split
 from plures.cli.progress import make_watcher
+from plures.cli.report import report
 from plures.cli.run import Out, default_folder, run, told_where
 from plures.core.errors import PluresError
 from plures.methods import METHODS
@@ -44,6 +45,8 @@ plures run EXPERIMENT.toml --set rounds=100 --set method_options.tau=20
 plures run EXPERIMENT.toml --seeds 3 --beside local --beside fedavg
 
 plures compare RUN RUN...   paired differences, and whom they help and hurt
+
+plures report RUN RUN...    one page with every chart, which works offline
 
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 """
@@ -119,6 +122,7 @@ app.command()(cost)
 app.command()(gates)
 app.command()(methods)
 app.command()(new_method)
+app.command()(report)
 app.command()(run)
 app.command()(split)
 

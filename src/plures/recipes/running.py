@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from plures.core.loop import start, train
 from plures.core.method import Method
 from plures.core.program import Networks, Program
 from plures.core.task import Loss
+from plures.core.types import Part, is_buffer, is_known, stays, travels
 from plures.core.wire import Wire
 from plures.data import Federation
 from plures.data.joining import everyone
@@ -105,6 +106,7 @@ def run(
         "cohort": cohort if isinstance(cohort, str | int | float) else repr(cohort),
         "engine": chosen.engine.name,
         "engine_reason": chosen.reason,
+        "parameters": parameter_counts(program),
         **(notes or {}),
     }
     recorder = Recorder(
@@ -119,6 +121,17 @@ def run(
         guarding=guarding,
     )
     return play(recorder, sampler, chosen.engine, watcher or Silence())
+
+
+def parameter_counts(program: Program) -> dict[str, int]:
+    """Of the first client: numbers that travel, and those that it keeps to itself; masks and statistics are neither."""
+    binding = program.binding(0)
+
+    def count(accept: Callable[[Part], bool]) -> int:
+        found = binding.picked(lambda part: accept(part) and not is_buffer(part) and not is_known(part))
+        return sum(value.numel() for value in found.values() if value.is_floating_point())
+
+    return {"shared": count(travels), "personal": count(stays)}
 
 
 def make_program(

@@ -1,0 +1,23 @@
+"""Clients one by one: whom a method helps, how differences spread, who fares worst."""
+
+from __future__ import annotations
+
+from plures.report.page.chart import Group, Section
+from plures.report.page.deltas import delta_groups
+from plures.report.page.gathered import Gathered
+from plures.report.page.ranks import rank_chart
+from plures.report.page.violins import violin_charts
+
+
+def clients_section(found: Gathered) -> Section:
+    return Section(
+        key="clients",
+        title="Clients",
+        intro=f"Differences are a label's own minus those of {found.reference}, client by client and seed by seed, "
+        "then averaged over seeds. Triangles up are helped, triangles down hurt. Point at a mark to see its client.",
+        groups=[
+            Group(items=[rank_chart(found)]),
+            *delta_groups(found),
+            Group(title="Spread of the differences", items=violin_charts(found)),
+        ],
+    )

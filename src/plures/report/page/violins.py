@@ -1,0 +1,145 @@
+"""How clients' differences to the reference are distributed: by label, and by the value of an option."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plures.report.infinite import Floats
+from plures.report.page.axes import axis, zero_line
+from plures.report.page.chart import Chart, Item, Missing, Trace, numbers
+from plures.report.page.deltas import WITHOUT_REFERENCE, unscored_text
+from plures.report.page.differing import Sweep, sweeps_of
+from plures.report.page.few import plain, plains, spread
+from plures.report.page.gathered import SHOWN_SPLITS, Gathered, Labelled, difference_title, drawn_difference
+from plures.report.page.palette import HELPED, HURT, faint
+from plures.report.pairing import Pairing
+from plures.report.scales import digits_of
+
+SIDES = {"train": (HURT, "negative"), "test": (HELPED, "positive")}
+MOST_IN_VIOLIN = 1_000
+MOST_DOTS = 60
+"""With so few clients each is a point beside its violin."""
+
+
+def violin_charts(found: Gathered) -> list[Item]:
+    if not found.compared:
+        return [Missing(title="Spread of the differences", why=WITHOUT_REFERENCE)]
+    charts = [chart for split in SHOWN_SPLITS if (chart := by_label(found, split)) is not None]
+    swept = [sweep_chart(found, sweep, number) for number, sweep in enumerate(sweeps_of(found))]
+    kept = [item for item in swept if item is not None]
+    missing = [Missing(title="Spread of the differences by the value of an option", why=NO_SWEEP)] if not kept else []
+    return [*charts, *kept, *missing]
+
+
+NO_SWEEP = (
+    "No two labels here have the same method and differ in one number alone, such as a strength of regularisation or a "
+    "rate of dropout. Run one method with several: `plures run FILE --set method_options.lam=0.5`."
+)
+
+
+def by_label(found: Gathered, split: str) -> Chart | None:
+    drawn = [(one, one.pairings[split]) for one in found.compared if split in one.pairings]
+    if not drawn:
+        return None
+    return Chart(
+        key=f"violin-{split}",
+        title=f"Spread of the differences on {split} data",
+        caption=f"Clients' differences to {found.reference}, each averaged over seeds; a box from the lower quartile "
+        "to the upper, a line at the median. Point at a dot to see its client.",
+        traces=[label_violin(one, pairing, found.metric) for one, pairing in drawn],
+        layout={
+            "xaxis": axis("", type="category", showgrid=False),
+            "yaxis": axis(difference_title(found.metric), **zero_line()),
+        },
+        numbers=numbers(HEADING, [quartile_row(one.label, pairing, found.metric) for one, pairing in drawn]),
+        wide=len(drawn) > 4,
+    )
+
+
+HEADING = ("", "clients", "lowest", "lower quartile", "median", "upper quartile", "highest", "mean")
+
+
+def quartile_row(name: str, pairing: Pairing, metric: str) -> list[str]:
+    deltas = pairing.deltas()
+    told = (deltas.min, deltas.lower_quartile, deltas.median, deltas.upper_quartile, deltas.max, deltas.mean)
+    digits = digits_of(metric, told)
+    return [name, f"{deltas.clients:,}", *(digits.signed(value) for value in told)]
+
+
+def label_violin(one: Labelled, pairing: Pairing, metric: str) -> Trace:
+    values, names = chosen(one, pairing, metric)
+    return violin(values, names, plain(one.label)) | {
+        "name": plain(one.label),
+        "meta": {"label": one.label},
+        "line": {"color": one.style.colour, "width": 1.5},
+        "fillcolor": one.style.fill,
+    }
+
+
+def chosen(one: Labelled, pairing: Pairing, metric: str) -> tuple[Floats, list[str]]:
+    """Finite differences with their clients; of many, evenly spaced ones, whose quantiles are those of all."""
+    values = drawn_difference(pairing.client_differences(), metric)
+    known = np.flatnonzero(np.isfinite(values))
+    places = known[spread(values[known], MOST_IN_VIOLIN)]
+    clients = pairing.clients[places].tolist()
+    return values[places], [one.names.get(client, str(client)) for client in clients]
+
+
+def violin(values: Floats, names: Sequence[str], x: str) -> Trace:
+    return {
+        "type": "violin",
+        "x": [x] * len(values),
+        "y": values,
+        "text": plains(names),
+        "box": {"visible": True, "width": 0.18},
+        "meanline": {"visible": True},
+        "points": "all" if len(values) <= MOST_DOTS else "outliers",
+        "pointpos": 0,
+        "jitter": 0.4,
+        "marker": {"size": 4, "opacity": 0.7},
+        "spanmode": "hard",
+        "hoveron": "points",
+        "hovertemplate": "client %{text}<br>%{y:+.3~f}<extra>%{fullData.name}</extra>",
+    }
+
+
+def sweep_chart(found: Gathered, sweep: Sweep, number: int) -> Item | None:
+    """The values of an option from the smallest to the largest, train and test beside each other."""
+    title = f"{sweep.method}: differences by {sweep.option}"
+    traces, rows = [], []
+    for split, (colour, side) in SIDES.items():
+        for value, one in sweep.members:
+            if (pairing := one.pairings.get(split)) is not None:
+                traces.append(split_violin(one, pairing, found.metric, split, f"{value:g}", colour, side))
+                rows.append(quartile_row(f"{sweep.option} = {value:g}, {split}", pairing, found.metric))
+    if not traces:
+        return Missing(title=title, why=unscored_text("test"))
+    return Chart(
+        key=f"sweep-{number}",
+        title=title,
+        caption=f"Clients' differences to {found.reference} for each value of {sweep.option}: orange, to the left, on "
+        "training data; blue, to the right, on test data. Where the two part, more of the option may help clients.",
+        traces=traces,
+        layout={
+            "xaxis": axis(sweep.option, type="category", showgrid=False),
+            "yaxis": axis(difference_title(found.metric), **zero_line()),
+            "violinmode": "overlay",
+            "violingap": 0.25,
+        },
+        numbers=numbers(HEADING, rows),
+        wide=len(sweep.members) > 4,
+    )
+
+
+def split_violin(one: Labelled, pairing: Pairing, metric: str, split: str, value: str, colour: str, side: str) -> Trace:
+    values, names = chosen(one, pairing, metric)
+    return violin(values, names, value) | {
+        "name": split,
+        "side": side,
+        "meta": {"label": one.label},
+        "line": {"color": colour, "width": 1.5},
+        "fillcolor": faint(colour),
+        "pointpos": -0.4 if side == "negative" else 0.4,
+    }
