@@ -11,6 +11,7 @@ from plures.report.page.few import plain
 from plures.report.page.palette import GRID, INK
 from plures.report.scales import in_percent
 
+ABBREVIATIONS = frozenset({"rmse", "mae", "auc", "r2"})
 LOG_FROM = 30
 """An axis is logarithmic where the largest number is so many times the smallest."""
 
@@ -21,6 +22,17 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 def metric_axis(metric: str, **more: Any) -> dict[str, Any]:
     return axis(metric, **({"tickformat": ".0%"} if in_percent(metric) else {}), **more)
+
+
+def titled(metric: str) -> str:
+    """As a title begins with it."""
+    return metric.upper() if metric in ABBREVIATIONS else metric.replace("_", " ").capitalize()
+
+
+def round_axis(rounds: Sequence[int]) -> dict[str, Any]:
+    """There is no half of a round."""
+    few = bool(rounds) and max(rounds) - min(rounds) <= 8
+    return axis("round", **({"dtick": 1} if few else {}))
 
 
 def metric_format(metric: str) -> str:
@@ -40,7 +52,7 @@ def log_if_wide(values: Sequence[float]) -> dict[str, Any]:
     return {"type": "log", "dtick": 1}
 
 
-def zero_line(values: Any = None) -> dict[str, Any]:
+def zero_line() -> dict[str, Any]:
     """Where nothing changes."""
     return {"zeroline": True, "zerolinecolor": INK, "zerolinewidth": 1}
 

@@ -13,6 +13,7 @@ from plures.report.page.axes import axis, bytes_axis
 from plures.report.page.chart import Chart, Group, Item, Missing, Section, Trace, numbers
 from plures.report.page.few import plain
 from plures.report.page.gathered import Gathered, Labelled
+from plures.report.page.palette import LINE
 from plures.report.spending import readable_stage_a
 from plures.report.studies import RecordedRun
 from plures.report.tables import readable_bytes
@@ -110,7 +111,7 @@ def cost_chart(found: Gathered, kind: Kind) -> Item:
         numbers=numbers(
             ("label", *known), [cost_row(one, known, place, kind) for place, one in enumerate(found.labels)]
         ),
-        height=max(220, 110 + len(found.labels) * (26 + 12 * len(known))),
+        height=max(180, 100 + len(found.labels) * (26 + 12 * len(known))),
     )
 
 
@@ -151,7 +152,8 @@ def bars(found: Gathered, name: str, values: Sequence[Sequence[float]], number: 
             "array": np.array([max(own) for _, own in drawn]) - means,
             "arrayminus": means - np.array([min(own) for _, own in drawn]),
             "visible": any(len(own) > 1 for _, own in drawn),
-            "thickness": 1,
+            "thickness": 1.5,
+            "color": LINE,
             "width": 3,
         },
         "marker": {"color": [one.style.colour for one, _ in drawn], "pattern": {"shape": PATTERNS[number]}},

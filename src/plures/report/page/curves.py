@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plures.report.infinite import Floats
-from plures.report.page.axes import axis, bytes_axis, metric_axis, metric_format
+from plures.report.page.axes import axis, bytes_axis, metric_axis, metric_format, round_axis, titled
 from plures.report.page.chart import Chart, Group, Item, Missing, Section, Trace, numbers
 from plures.report.page.few import evenly, plain
 from plures.report.page.gathered import Gathered, Labelled, Point, finite
@@ -77,7 +77,7 @@ def curves_section(found: Gathered) -> Section:
 
 
 def metric_charts(found: Gathered, metric: str) -> list[Item]:
-    title = f"{metric.capitalize()} on {found.asked.split} data"
+    title = f"{titled(metric)} on {found.asked.split} data"
     curves = {one.label: {way.key: curve_of(one, metric, way) for way in AGAINST} for one in found.labels}
     if not any(curve is not None for ways in curves.values() for curve in ways.values()):
         why = (
@@ -111,13 +111,14 @@ def curve_of(one: Labelled, metric: str, way: Against) -> Curve | None:
 
 def chart_of(found: Gathered, metric: str, way: Against, title: str, curves: Sequence[Curve | None]) -> Chart:
     drawn = [(one, curve) for one, curve in zip(found.labels, curves, strict=True) if curve is not None]
+    rounds = [round for _, curve in drawn for round in curve.rounds]
     better = "higher" if direction(metric) > 0 else "lower"
     return Chart(
         key=f"curve-{metric.replace('_', '-')}-{way.key}",
         title=f"{title} against {way.title}",
-        caption=f"{metric.capitalize()} after each evaluated round; {better} is better.",
+        caption=f"{titled(metric)} after each evaluated round; {better} is better.",
         traces=[trace for one, curve in drawn for trace in traces_of(one, curve, metric, way)],
-        layout={"xaxis": way.axis, "yaxis": metric_axis(metric)},
+        layout={"xaxis": round_axis(rounds) if way.key == "round" else way.axis, "yaxis": metric_axis(metric)},
         numbers=numbers(
             ("label", "last round", way.title, metric, "lowest seed", "highest seed"),
             [last_row(one, curve, metric, way) for one, curve in drawn],

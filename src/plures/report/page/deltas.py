@@ -49,7 +49,12 @@ class Panel:
 def delta_groups(found: Gathered) -> list[Group]:
     """For each split one panel for each label, all with the same axes."""
     if not found.compared:
-        return [Group(title="Helped and hurt", items=[Missing(title="Clients helped and hurt", why=WITHOUT_REFERENCE)])]
+        return [
+            Group(
+                title="Helped and hurt",
+                items=[Missing(title="Clients helped and hurt, and the spread of differences", why=WITHOUT_REFERENCE)],
+            )
+        ]
     return [Group(title=f"Helped and hurt on {split} data", items=split_items(found, split)) for split in SHOWN_SPLITS]
 
 

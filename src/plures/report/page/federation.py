@@ -151,7 +151,7 @@ def map_chart(
                 "zmax": 1,
                 "xgap": 1 if len(labels) <= 40 else 0,
                 "ygap": 1 if len(clients) <= 60 else 0,
-                "colorbar": {"title": {"text": "share"}, "tickformat": ".0%", "thickness": 12, "outlinewidth": 0},
+                "colorbar": {"tickformat": ".0%", "thickness": 12, "outlinewidth": 0},
                 "hovertemplate": "client %{text}<br>label %{x}: %{customdata} examples, %{z:.0%}<extra></extra>",
             }
         ],

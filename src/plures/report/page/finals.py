@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from plures.report.page.axes import axis, bytes_axis, log_if_wide, metric_axis, metric_format
+from plures.report.page.axes import axis, bytes_axis, log_if_wide, metric_axis, metric_format, room
 from plures.report.page.chart import Chart, Group, Item, Missing, Section, Trace, numbers
 from plures.report.page.few import plain
 from plures.report.page.gathered import Gathered, Labelled
@@ -98,7 +98,10 @@ def scatter(
         title=title,
         caption=caption,
         traces=[trace_of([end for end in ends if end.label.label == label], metric, hover) for label in labels],
-        layout={"xaxis": xaxis, "yaxis": metric_axis(metric)},
+        layout={
+            "xaxis": {"rangemode": "tozero"} | xaxis,
+            "yaxis": metric_axis(metric, range=room(min(end.value for end in ends), max(end.value for end in ends))),
+        },
         numbers=numbers(
             ("label", "seed", name, metric),
             [(end.label.label, end.seed, tell(end.x), score(end.value, metric)) for end in ends],

@@ -80,7 +80,8 @@ def histogram(one: Labelled, told: Sequence[tuple[int, Mapping[str, Sequence[flo
 
 def dendrogram_chart(one: Labelled, key: str) -> Item:
     title = f"{one.label}: clients whose gates are alike"
-    gates = read_gates(one.runs[0].folder / records.PERSONAL)
+    path = one.runs[0].folder / records.PERSONAL
+    gates = read_gates(path) if path.is_file() else {}
     sizes = {len(vector) for vector in gates.values()}
     if len(gates) < 3 or len(sizes) > 1:
         why = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from plures.report import records
 from plures.report.infinite import Floats
-from plures.report.page.axes import axis
+from plures.report.page.axes import axis, round_axis
 from plures.report.page.chart import Cell, Chart, Item, Trace, numbers
 from plures.report.page.few import plain, plains, sampled_text
 from plures.report.page.gathered import Labelled
@@ -213,7 +213,7 @@ def over_rounds(one: Labelled, told: Sequence[tuple[int, Mapping[str, Any]]], ke
             for name, dash, sign in lines
         ],
         layout={
-            "xaxis": axis("round"),
+            "xaxis": round_axis(rounds),
             "yaxis": axis("share", tickformat=".0%", rangemode="tozero"),
             "showlegend": True,
         },

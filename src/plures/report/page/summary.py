@@ -9,6 +9,7 @@ import numpy as np
 
 from plures.report.comparison import ComparedLabel, OverSeeds, StudyComparison
 from plures.report.cost_tables import readable_count
+from plures.report.page.axes import titled
 from plures.report.page.costs import readable_seconds
 from plures.report.page.finals import personal_parameters
 from plures.report.page.gathered import Gathered, Labelled
@@ -55,7 +56,7 @@ def fortune_cards(found: Gathered, best: Labelled) -> list[Card]:
     """How the best label fares, and its clients."""
     several, row, digits = len(found.labels) > 1, best.row, digits_for(found.comparison)
     seeds = f"{len(row.seeds)} seeds" if len(row.seeds) > 1 else f"seed {row.seeds[0]}"
-    head = f"{found.metric.capitalize()} on {found.asked.split} data"
+    head = f"{titled(found.metric)} on {found.asked.split} data"
     note = f"{row.label}, {row.model} model, {seeds}" + (f"; best of {len(found.labels)} labels" if several else "")
     low = (
         f"Where the worst tenth of {row.label}'s clients begins; its worst client has {shown(row.last.worst, digits)}."
@@ -105,33 +106,47 @@ def with_commas(value: object) -> str:
 
 def heading_of(found: Gathered) -> list[str]:
     percent = ", %" if in_percent(found.metric) else ""
-    return [
-        *("label", "seeds", f"{found.metric}{percent}", "chosen round", "bottom decile", "worst"),
-        *(f"minus {found.reference}", "95 % interval", "helped / hurt", "sent"),
-    ]
+    compared = [f"minus {found.reference}", "95 % interval", "helped / hurt"] if found.compared else []
+    return ["label", "seeds", f"{found.metric}{percent}", "chosen round", "bottom decile", "worst", *compared, "sent"]
 
 
 def lines_of(found: Gathered) -> list[Line]:
     digits, best = digits_for(found.comparison), found.comparison.best()
-    return [line_of(row, digits, is_best=row.label in best) for row in found.comparison.rows]
+    several = len(found.labels) > 1
+    return [
+        Line(
+            label=row.label,
+            is_best=several and row.label in best,
+            cells=[*own_cells(row, digits), *(difference_cells(row, digits) if found.compared else ()), sent(row)],
+        )
+        for row in found.comparison.rows
+    ]
 
 
-def line_of(row: ComparedLabel, digits: Digits, *, is_best: bool) -> Line:
-    difference = row.difference
-    interval = None if difference is None else difference.interval
-    deltas = None if difference is None else difference.deltas.get("test")
-    cells = [
+def sent(row: ComparedLabel) -> str:
+    return readable_bytes(row.num_bytes)
+
+
+def own_cells(row: ComparedLabel, digits: Digits) -> list[str]:
+    return [
         str(len(row.seeds)),
         with_spread(row.last.weighted, digits),
         shown(row.selected.weighted, digits),
         shown(row.last.bottom_decile, digits),
         shown(row.last.worst, digits),
-        "-" if difference is None else digits.signed(difference.per_seed.mean),
-        "-" if interval is None else f"{digits.signed(interval.low)} to {digits.signed(interval.high)}",
-        "-" if deltas is None else f"{deltas.helped:,} / {deltas.hurt:,}",
-        readable_bytes(row.num_bytes),
     ]
-    return Line(label=row.label, is_best=is_best, cells=cells)
+
+
+def difference_cells(row: ComparedLabel, digits: Digits) -> list[str]:
+    """Of the reference itself, and of a label that has no pair, dashes."""
+    if row.difference is None:
+        return ["-", "-", "-"]
+    interval, deltas = row.difference.interval, row.difference.deltas["test"]
+    return [
+        digits.signed(row.difference.per_seed.mean),
+        "-" if interval is None else f"{digits.signed(interval.low)} to {digits.signed(interval.high)}",
+        f"{deltas.helped:,} / {deltas.hurt:,}",
+    ]
 
 
 def digits_for(comparison: StudyComparison) -> Digits:

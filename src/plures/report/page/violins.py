@@ -9,7 +9,7 @@ import numpy as np
 from plures.report.infinite import Floats
 from plures.report.page.axes import axis, zero_line
 from plures.report.page.chart import Chart, Item, Missing, Trace, numbers
-from plures.report.page.deltas import WITHOUT_REFERENCE, unscored_text
+from plures.report.page.deltas import unscored_text
 from plures.report.page.differing import Sweep, sweeps_of
 from plures.report.page.few import plain, plains, spread
 from plures.report.page.gathered import SHOWN_SPLITS, Gathered, Labelled, difference_title, drawn_difference
@@ -17,20 +17,17 @@ from plures.report.page.palette import HELPED, HURT, faint
 from plures.report.pairing import Pairing
 from plures.report.scales import digits_of
 
-SIDES = {"train": (HURT, "negative"), "test": (HELPED, "positive")}
+SPLIT_COLOURS = {"train": HURT, "test": HELPED}
 MOST_IN_VIOLIN = 1_000
 MOST_DOTS = 60
 """With so few clients each is a point beside its violin."""
 
 
 def violin_charts(found: Gathered) -> list[Item]:
-    if not found.compared:
-        return [Missing(title="Spread of the differences", why=WITHOUT_REFERENCE)]
     charts = [chart for split in SHOWN_SPLITS if (chart := by_label(found, split)) is not None]
     swept = [sweep_chart(found, sweep, number) for number, sweep in enumerate(sweeps_of(found))]
-    kept = [item for item in swept if item is not None]
-    missing = [Missing(title="Spread of the differences by the value of an option", why=NO_SWEEP)] if not kept else []
-    return [*charts, *kept, *missing]
+    missing = Missing(title="Spread of the differences by the value of an option", why=NO_SWEEP)
+    return [*charts, *(swept or [missing])]
 
 
 NO_SWEEP = (
@@ -105,41 +102,52 @@ def violin(values: Floats, names: Sequence[str], x: str) -> Trace:
     }
 
 
-def sweep_chart(found: Gathered, sweep: Sweep, number: int) -> Item | None:
+def sweep_chart(found: Gathered, sweep: Sweep, number: int) -> Item:
     """The values of an option from the smallest to the largest, train and test beside each other."""
     title = f"{sweep.method}: differences by {sweep.option}"
-    traces, rows = [], []
-    for split, (colour, side) in SIDES.items():
-        for value, one in sweep.members:
-            if (pairing := one.pairings.get(split)) is not None:
-                traces.append(split_violin(one, pairing, found.metric, split, f"{value:g}", colour, side))
-                rows.append(quartile_row(f"{sweep.option} = {value:g}, {split}", pairing, found.metric))
-    if not traces:
+    drawn = [
+        (split, value, one, one.pairings[split])
+        for split in SPLIT_COLOURS
+        for value, one in sweep.members
+        if split in one.pairings
+    ]
+    if not drawn:
         return Missing(title=title, why=unscored_text("test"))
     return Chart(
         key=f"sweep-{number}",
         title=title,
-        caption=f"Clients' differences to {found.reference} for each value of {sweep.option}: orange, to the left, on "
-        "training data; blue, to the right, on test data. Where the two part, more of the option may help clients.",
-        traces=traces,
+        caption=f"Clients' differences to {found.reference} for each value of {sweep.option}: on training data to the "
+        "left, on test data to the right. Where the two part, clients learn their examples by heart.",
+        traces=[
+            split_violins(split, [own[1:] for own in drawn if own[0] == split], found.metric)
+            for split in dict.fromkeys(own[0] for own in drawn)
+        ],
         layout={
             "xaxis": axis(sweep.option, type="category", showgrid=False),
             "yaxis": axis(difference_title(found.metric), **zero_line()),
-            "violinmode": "overlay",
-            "violingap": 0.25,
+            "violinmode": "group",
+            "showlegend": True,
         },
-        numbers=numbers(HEADING, rows),
-        wide=len(sweep.members) > 4,
+        numbers=numbers(
+            HEADING,
+            [quartile_row(f"{value:g}, {split}", pairing, found.metric) for split, value, _, pairing in drawn],
+        ),
+        height=360,
+        wide=len(sweep.members) > 3,
     )
 
 
-def split_violin(one: Labelled, pairing: Pairing, metric: str, split: str, value: str, colour: str, side: str) -> Trace:
-    values, names = chosen(one, pairing, metric)
-    return violin(values, names, value) | {
+def split_violins(split: str, members: Sequence[tuple[float, Labelled, Pairing]], metric: str) -> Trace:
+    """One violin for each value, as one trace: plotly then puts those of two splits side by side."""
+    colour = SPLIT_COLOURS[split]
+    own = [(value, *chosen(one, pairing, metric)) for value, one, pairing in members]
+    values = np.concatenate([found for _, found, _ in own])
+    names = [name for _, _, some in own for name in some]
+    most = max(len(found) for _, found, _ in own)
+    return violin(values, names, "") | {
+        "x": [f"{value:g}" for value, found, _ in own for _ in found],
         "name": split,
-        "side": side,
-        "meta": {"label": one.label},
         "line": {"color": colour, "width": 1.5},
         "fillcolor": faint(colour),
-        "pointpos": -0.4 if side == "negative" else 0.4,
+        "points": "all" if most <= MOST_DOTS else "outliers",
     }
