@@ -12,6 +12,7 @@ RUN/
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
   tuned.safetensors        with a pipeline that ends in fine-tuning: what that moved, named CLIENT/PARAMETER
   result.json              the end: metrics of the last and of the validation-selected round, costs, fingerprints
+  report.html              where asked for: a page about the run, made from the files above
 """
 
 from __future__ import annotations

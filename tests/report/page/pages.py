@@ -39,7 +39,7 @@ def rename(folder: Path, before: str, after: str) -> None:
     """Give a client another name in the per-client file."""
     path = folder / "clients.csv.gz"
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        rows = [[after if cell == before else cell for cell in row] for row in csv.reader(file)]
+        rows = [[*row[:2], after if row[2] == before else row[2], *row[3:]] for row in csv.reader(file)]
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     path.write_bytes(gzip.compress(text.getvalue().encode("utf-8")))

@@ -72,9 +72,7 @@ def test_a_run_alone_has_a_sentence_and_no_panel(pair):
 
 
 def test_a_split_that_was_not_scored_has_a_sentence(tmp_path):
-    runs = [
-        write_run(tmp_path / method, {"personal/test": [0.5]}, method=method) for method in ("fedavg", "local")
-    ]
+    runs = [write_run(tmp_path / method, {"personal/test": [0.5]}, method=method) for method in ("fedavg", "local")]
     assert '"train" into `splits`' in missing(*runs)["Differences on train data"]
 
 

@@ -39,7 +39,11 @@
     return Plotly.react(place, data, layout, { responsive: true, displayModeBar: false, doubleClick: "reset" });
   };
 
-  const redraw = () => Promise.all([...drawn].map(draw));
+  // Those that a reader sees at once, the others when they are scrolled to.
+  const redraw = () => {
+    for (const place of drawn) watcher.observe(place);
+    drawn.clear();
+  };
   const drawAll = () => Promise.all(places.map(draw));
 
   const showTheme = () => {
