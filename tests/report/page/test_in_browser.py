@@ -88,7 +88,7 @@ def test_every_chart_is_drawn(seen):
     """Each has marks: points, lines, bars, boxes, or an image of a heat map."""
     marks = seen.page.evaluate(
         """[...document.querySelectorAll('[data-figure]')].map(e => [e.dataset.figure, e.querySelectorAll(
-            '.scatterlayer .point, .scatterlayer .js-line, .barlayer .point path, .violinlayer path, .heatmaplayer image'
+            '.scatterlayer .point, .scatterlayer .js-line, .barlayer path, .violinlayer path, .heatmaplayer image'
         ).length])"""
     )
     kinds = {key.split("-")[0] for key, _ in marks}
