@@ -134,7 +134,7 @@ def why_not(run: RecordedRun, kind: Kind) -> str:
     reason = run.result["cost"].get("not_counted")
     if reason:
         return f"It was not counted: the network could not be measured on its own ({reason})."
-    return "These runs are older than this record. Repeat one: plures run RUN/experiment.toml."
+    return "These runs are older than this record. Repeat one: `plures run RUN/experiment.toml`."
 
 
 def bars(found: Gathered, name: str, values: Sequence[Sequence[float]], number: int, kind: Kind) -> Trace:

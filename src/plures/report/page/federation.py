@@ -22,7 +22,7 @@ MOST_LABELS = 120
 NAMES_IN_BIN = 6
 NOT_RECORDED = (
     "These runs have no federation.csv.gz, which says what each client has: they are older than that record, or ended "
-    "before the first evaluation. Repeat one: plures run RUN/experiment.toml."
+    "before the first evaluation. Repeat one: `plures run RUN/experiment.toml`."
 )
 
 

@@ -52,7 +52,7 @@ def against_parameters(found: Gathered) -> Item:
     if not ends:
         why = (
             "These runs did not record how many parameters a client keeps for itself: they are older than that record, "
-            "`parameters` in result.json. Repeat one: plures run RUN/experiment.toml."
+            "`parameters` in result.json. Repeat one: `plures run RUN/experiment.toml`."
         )
         return Missing(title=title, why=why)
     caption = (

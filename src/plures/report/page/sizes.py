@@ -19,12 +19,15 @@ from plures.report.pairing import aligned
 from plures.report.studies import RecordedRun, reading
 from plures.report.tables import score
 
+LEAST_SPREAD = 0.01
+"""Of the shares of the model: less comes of rounding."""
+
 
 def size_charts(found: Gathered, one: Labelled, key: str) -> list[Item]:
     """Of the first seed; nothing where all models have the same size."""
     densities = last_densities(one.runs[0])
     scores = one.own.scores.get(found.asked.split, {}).get(one.runs[0].seed)
-    if scores is None or len({round(density, 3) for density in densities.values()}) < 2:
+    if scores is None or not densities or max(densities.values()) - min(densities.values()) < LEAST_SPREAD:
         return []
     clients = np.array([client for client in scores.clients.tolist() if client in densities], dtype=np.int64)
     if not len(clients):

@@ -117,16 +117,12 @@ def sweep_chart(found: Gathered, sweep: Sweep, number: int) -> Item:
         key=f"sweep-{number}",
         title=title,
         caption=f"Clients' differences to {found.reference} for each value of {sweep.option}: on training data to the "
-        "left, on test data to the right. Where the two part, clients learn their examples by heart.",
-        traces=[
-            split_violins(split, [own[1:] for own in drawn if own[0] == split], found.metric)
-            for split in dict.fromkeys(own[0] for own in drawn)
-        ],
+        "left (orange), on test data to the right (blue). Where the two part, clients learn their examples by heart.",
+        traces=[split_violin(split, value, one, pairing, found.metric) for split, value, one, pairing in drawn],
         layout={
             "xaxis": axis(sweep.option, type="category", showgrid=False),
             "yaxis": axis(difference_title(found.metric), **zero_line()),
             "violinmode": "group",
-            "showlegend": True,
         },
         numbers=numbers(
             HEADING,
@@ -137,17 +133,14 @@ def sweep_chart(found: Gathered, sweep: Sweep, number: int) -> Item:
     )
 
 
-def split_violins(split: str, members: Sequence[tuple[float, Labelled, Pairing]], metric: str) -> Trace:
-    """One violin for each value, as one trace: plotly then puts those of two splits side by side."""
-    colour = SPLIT_COLOURS[split]
-    own = [(value, *chosen(one, pairing, metric)) for value, one, pairing in members]
-    values = np.concatenate([found for _, found, _ in own])
-    names = [name for _, _, some in own for name in some]
-    most = max(len(found) for _, found, _ in own)
-    return violin(values, names, "") | {
-        "x": [f"{value:g}" for value, found, _ in own for _ in found],
+def split_violin(split: str, value: float, one: Labelled, pairing: Pairing, metric: str) -> Trace:
+    """All of one split stand on the same side; each is as wide as the others, however far it reaches."""
+    values, names = chosen(one, pairing, metric)
+    return violin(values, names, f"{value:g}") | {
         "name": split,
-        "line": {"color": colour, "width": 1.5},
-        "fillcolor": faint(colour),
-        "points": "all" if most <= MOST_DOTS else "outliers",
+        "offsetgroup": split,
+        "alignmentgroup": "values",
+        "scalegroup": f"{split} {value:g}",
+        "line": {"color": SPLIT_COLOURS[split], "width": 1.5},
+        "fillcolor": faint(SPLIT_COLOURS[split]),
     }
