@@ -93,7 +93,7 @@ def test_every_chart_is_drawn(seen):
     )
     kinds = {key.split("-")[0] for key, _ in marks}
     assert kinds == {
-        *("curve", "final", "ranks", "delta", "violin", "sweep", "examples", "labels", "cost", "mask", "gate", "size"),
+        *("curve", "final", "ranks", "delta", "violin", "sweep", "examples", "labels", "cost", "mask", "gate"),
     }
     assert [key for key, count in marks if not count] == []
 
