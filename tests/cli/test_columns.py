@@ -7,10 +7,12 @@ import pty
 import re
 import subprocess
 
+import numpy as np
 import pytest
 
 from plures import make_experiment, run_experiment, run_study
 from plures.cli.app import Commands
+from plures.data import digits_federation
 from tests.cli.helpers import PLURES, environment
 
 COPIED = re.compile(r"(Results|Try next|Dendrogram):|plures run |\.toml|/experiment")
@@ -33,6 +35,12 @@ def place(tmp_path_factory):
     )
     gated = {"method": "pfedgate", "method_options": {"lr": 0.5, "gate_lr": 1.5}, **TABLE}
     run_experiment(make_experiment(gated), out=place / "gated")
+    (place / "tune.toml").write_text(
+        'method = "fedavg"\nrounds = 1\n[data]\nclients = 4\n[tune]\ntrials = 2\nsearch = {"method_options.lr" = [0.1, 0.2]}\n',
+        encoding="utf-8",
+    )
+    client = digits_federation(num_clients=6).client(0).train
+    np.savez(place / "newcomer.npz", inputs=client.inputs.numpy(), targets=client.targets.numpy())
     return place
 
 
@@ -41,6 +49,7 @@ CALLS = {
     "run, a study": pytest.param(
         ("run", "{place}/experiment.toml", "--seeds", "2", "--beside", "local", "--out", "new"), marks=pytest.mark.slow
     ),
+    "adapt": ("adapt", "{place}/study/fedalt/seed-0", "--data", "{place}/newcomer.npz", "--out", "own.safetensors"),
     "advise": pytest.param(
         ("advise", "{place}/experiment.toml", "--rounds", "1", "--pretrain", "1", "--out", "new"),
         marks=pytest.mark.slow,
@@ -52,10 +61,12 @@ CALLS = {
     "data list": ("data", "list"),
     "data info": ("data", "info", "digits"),
     "data show": ("data", "show", "{place}/experiment.toml"),
+    "export": ("export", "{place}/gated", "--client", "0", "--out", "own.safetensors"),
     "gates": ("gates", "{place}/gated"),
     "methods": ("methods",),
     "runs": ("runs", "{place}"),
     "split": ("split", "resnet18_gn", "--personal", "first_block"),
+    "tune": pytest.param(("tune", "{place}/tune.toml", "--out", "new"), marks=pytest.mark.slow),
     "watch": ("watch", "{place}/gated"),
     "watch, a study": ("watch", "{place}/study"),
     "demo": pytest.param(("demo", "--rounds", "1", "--out", "new"), marks=pytest.mark.slow),
@@ -77,7 +88,7 @@ def test_what_a_command_prints_fits_80_columns_without_escape_codes(plures, plac
 def test_every_command_that_prints_a_table_is_called_here():
     called = {name.split(",")[0].split(" ")[0] for name in CALLS}
 
-    assert Commands.table.keys() - called == {"new-method"}
+    assert Commands.table.keys() - called == {"new-method", "report"}
 
 
 @pytest.mark.parametrize("name", Commands.table)

@@ -18,8 +18,9 @@ from plures.local import epochs, steps
 from plures.methods import pfedgate
 from plures.models import mlp, resnet8_gn
 from plures.recipes import make_experiment, run_experiment
-from plures.recipes.gate_clusters import gate_clusters, read_gates
+from plures.recipes.gate_clusters import gate_clusters
 from plures.report import records
+from plures.report.gates import read_gates
 from tests.helpers.methods import assert_same_bits, federation, play
 from tests.methods.test_pfedgate import NETWORK, gate_of, is_statistic, tiny
 

@@ -193,6 +193,7 @@ def test_the_result_has_these_keys(played):
         *("version", "method", "seed", "rounds", "clients", "cohort", "rounds_to"),
         *("metrics", "selected", "cost", "fingerprint"),
         *("status", "engine", "engine_reason", "rounds_done", "headline", "metric", "metrics_round"),  # beyond the plan
+        "parameters",
     }
     assert found["selected"].keys() == {"round", "by", "metrics"}
     assert found["cost"].keys() == {"seconds", "phase_seconds", *COSTS}

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plures.cli import completing
 from plures.cli.export import Force, FormatOption, OutFile, Prepared, show_lines
-from plures.cli.options import AsJson
+from plures.cli.options import AsJson, RunArgument
 from plures.report.json_text import as_json_text
 from plures.report.tables import score
 
@@ -23,9 +22,7 @@ HOLD_OUT = 0.2
 
 
 def adapt(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run.", autocompletion=completing.run_folders)
-    ],
+    run: RunArgument,
     data: Annotated[Path, typer.Option(metavar="FILE", help="The newcomer's examples: .npz, .safetensors or .csv.")],
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The target of a csv file; by default its last column.")

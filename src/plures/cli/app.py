@@ -35,6 +35,8 @@ plures runs                 every run and its state; plures watch RUN: one
 
 plures tune EXPERIMENT.toml the best options, chosen on validation data
 
+plures report RUN RUN...    one page with every chart, which works offline
+
 plures cost EXPERIMENT.toml what it will send, compute and hold, without training
 
 plures export RUN --client 17  one client's model as a file
@@ -68,6 +70,7 @@ class Commands(LazyGroup):
             "methods:new_method",
             "Write a new method, its test row, oracle, tests and page; all of it passes as it is.",
         ),
+        "report": Lazy("report:report", "Make one HTML page about runs, which works offline."),
         "run": Lazy("run:run", "Run an experiment file and write its results to a folder."),
         "runs": Lazy("runs:runs", "List the runs below a folder, newest first, with their state."),
         "split": Lazy("methods:split", "Show each parameter of a model, whose it is and how large, with totals."),

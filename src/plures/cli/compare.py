@@ -20,6 +20,9 @@ Model = Annotated[
     str | None,
     typer.Option(metavar="KIND", help="global, personal, finetuned, ...; by default what a method is judged by."),
 ]
+Alone = Annotated[
+    bool, typer.Option("--alone", help="Only these runs: no Local and FedAvg from the folders beside them.")
+]
 USUAL = Asked()
 """What methods are judged by, on test data."""
 Newcomers = Annotated[bool, typer.Option("--newcomers", help="Look at clients that took no part in training instead.")]
@@ -45,9 +48,7 @@ def compare(
     split: Split = "test",
     newcomers: Newcomers = False,
     deltas: Annotated[bool, typer.Option("--deltas", help="Also what becomes of clients, on every split.")] = False,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Only these runs: no Local and FedAvg from the folders beside them.")
-    ] = False,
+    alone: Alone = False,
     form: AsForm = None,
     out: IntoFile = None,
     as_json: AsJson = False,

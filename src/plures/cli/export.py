@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from plures.cli.options import AsJson
+from plures.cli.options import AsJson, RunArgument
 from plures.report.json_text import as_json_text
 from plures.report.tables import score
 
@@ -29,9 +29,7 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if ther
 
 
 def export(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run.", autocompletion=completing.run_folders)
-    ],
+    run: RunArgument,
     client: Annotated[str, typer.Option(metavar="CLIENT", help="The client's number or name.")],
     model: Annotated[
         Literal["personal", "global", "finetuned", "guarded"] | None,

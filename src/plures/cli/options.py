@@ -19,3 +19,6 @@ ExperimentFile = Annotated[
     typer.Argument(help='A TOML file; method = "pflego" is a whole one.', autocompletion=completing.experiment_files),
 ]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; it must be new or empty.")]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a run.", autocompletion=completing.run_folders)
+]

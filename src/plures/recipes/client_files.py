@@ -11,7 +11,8 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from plures.core.errors import InvalidConfig, InvalidModel, RunFolderError
-from plures.core.method import Bare, Method
+from plures.core.method import Method
+from plures.core.networks import Bare
 from plures.core.seeds import global_draws
 from plures.core.types import Params
 from plures.models import AnyModel, as_networks

@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-
 from plures.core.errors import RunFolderError
 from plures.evaluate.clustering import Clusters, cluster
 from plures.recipes.experiment import load_experiment
 from plures.recipes.federations import build_federation, without_newcomers
 from plures.report import records
-
-GATE = "gate."
-BUFFERS = ("running_mean", "running_var", "running_variance", "num_batches_tracked")
+from plures.report.gates import read_gates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +32,6 @@ def gate_clusters(run: Path) -> GateClusters:
     labels = {client: sorted(set(federation.client(client).train.targets.tolist())) for client in vectors}
     names = {client: federation.name(client) for client in vectors}
     return GateClusters(clusters=cluster(vectors, labels, seed=experiment.seed), names=names, labels=labels)
-
-
-def read_gates(path: Path) -> dict[int, np.ndarray]:
-    """Each client's gate as one vector, without running statistics."""
-    found: dict[int, list[np.ndarray]] = {}
-    try:
-        with safe_open(path, "numpy") as file:
-            for key in sorted(file.keys()):
-                client, _, name = key.partition("/")
-                if name.startswith(GATE) and not name.endswith(BUFFERS):
-                    found.setdefault(int(client), []).append(file.get_tensor(key).astype(np.float64).ravel())
-    except (OSError, SafetensorError, ValueError) as error:
-        raise RunFolderError(f"Cannot read {path}: {error}.") from error
-    return {client: np.concatenate(parts) for client, parts in found.items()}
 
 
 def draw_dendrogram(found: GateClusters, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from plures.core.method import Method
 from plures.core.networks import Networks
 from plures.core.program import Program
 from plures.core.task import Loss
+from plures.core.types import Part, is_buffer, is_known, stays, travels
 from plures.core.wire import Wire
 from plures.data import Federation
 from plures.data.joining import everyone
@@ -110,6 +111,7 @@ def run(
         "cohort": cohort if isinstance(cohort, str | int | float) else repr(cohort),
         "engine": chosen.engine.name,
         "engine_reason": chosen.reason,
+        "parameters": parameter_counts(program),
         **(notes or {}),
     }
     configuration = with_engine(configuration, engine, chosen.engine)
@@ -142,6 +144,17 @@ def start_tracking(
         if folder is not None and is_new:
             folder.rmdir()
         raise
+
+
+def parameter_counts(program: Program) -> dict[str, int]:
+    """Of the first client: numbers that travel, and those that it keeps to itself; masks and statistics are neither."""
+    binding = program.binding(0)
+
+    def count(accept: Callable[[Part], bool]) -> int:
+        found = binding.picked(lambda part: accept(part) and not is_buffer(part) and not is_known(part))
+        return sum(value.numel() for value in found.values() if value.is_floating_point())
+
+    return {"shared": count(travels), "personal": count(stays)}
 
 
 def make_program(

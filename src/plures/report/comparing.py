@@ -13,7 +13,7 @@ from plures.report import records
 from plures.report.client_scores import ClientScores, read_scores
 from plures.report.comparison import ComparedLabel, Difference, OverSeeds, StudyComparison
 from plures.report.milestones import curve, relative_rounds, rounds_to_share
-from plures.report.pairing import pair
+from plures.report.pairing import Pairing, pair
 from plures.report.references import STAGE_A, stages_a
 from plures.report.scales import SMALLER_IS_BETTER
 from plures.report.spending import bytes_sent, ends_in_tuning, is_counted, rounds_before
@@ -62,34 +62,45 @@ class Judged:
         return scores_of(self.series, self.asked)
 
 
+Pair = tuple[Judged, Judged | None]
+"""A series and what it is compared with: a reference, stage (a), or nothing."""
+
+
 def compare_series(series: Sequence[Series], reference: Series | None, asked: Asked) -> StudyComparison:
     """Every series against the reference; without one, each against the stage (a) that it began with."""
     if not any(is_scored(one, asked) for one in series):
         raise InvalidConfig(no_scores_text(series[0].first, asked))
+    return comparison_of(judged_pairs(series, reference, asked), reference, asked)
+
+
+def comparison_of(pairs: Sequence[Pair], reference: Series | None, asked: Asked) -> StudyComparison:
+    """Every series against what it is paired with."""
+    series = [own.series for own, _ in pairs]
     return StudyComparison(
         metric=series[0].first.metric,
         split=asked.split,
         asked_model=asked.model,
         reference=STAGE_A if reference is None else reference.label,
         finished=all(is_finished(run) for one in series for run in one.runs.values()),
-        rows=against_stage_a(series, asked) if reference is None else against_one(series, reference, asked),
+        rows=tuple(compared_label(own, other) for own, other in pairs),
     )
 
 
-def against_stage_a(series: Sequence[Series], asked: Asked) -> tuple[ComparedLabel, ...]:
+def judged_pairs(series: Sequence[Series], reference: Series | None, asked: Asked) -> list[Pair]:
+    """Each series with what it is compared with; the reference stands with itself."""
+    return against_stage_a(series, asked) if reference is None else against_one(series, reference, asked)
+
+
+def against_stage_a(series: Sequence[Series], asked: Asked) -> list[Pair]:
     firsts = [None if one is None else Judged(series=one, asked=other_model(asked)) for one in stages_a(series)]
-    return tuple(
-        compared_label(Judged(series=one, asked=asked), first) for one, first in zip(series, firsts, strict=True)
-    )
+    return [(Judged(series=one, asked=asked), first) for one, first in zip(series, firsts, strict=True)]
 
 
-def against_one(series: Sequence[Series], reference: Series, asked: Asked) -> tuple[ComparedLabel, ...]:
+def against_one(series: Sequence[Series], reference: Series, asked: Asked) -> list[Pair]:
     """A reference without the model that is asked for is judged by its own."""
     has_model = any(asked.model_of(run) in run.models for run in reference.runs.values())
     known = Judged(series=reference, asked=asked if has_model else other_model(asked))
-    return tuple(
-        compared_label(known if one is reference else Judged(series=one, asked=asked), known) for one in series
-    )
+    return [(known if one is reference else Judged(series=one, asked=asked), known) for one in series]
 
 
 def is_scored(series: Series, asked: Asked) -> bool:
@@ -144,9 +155,7 @@ def is_scored_once(run: RecordedRun, asked: Asked) -> bool:
 
 def difference(one: Judged, other: Judged) -> Difference | None:
     """On one split, with what becomes of clients on every split that both sides have."""
-    metric, split = one.series.first.metric, one.asked.split
-    own, before = one.scores, other.scores
-    pairings = {name: pair(own[name], before[name], metric) for name in SPLITS if name in own and name in before}
+    split, pairings = one.asked.split, pairings_of(one, other)
     main = pairings.get(split)
     if main is None:
         return None
@@ -156,8 +165,15 @@ def difference(one: Judged, other: Judged) -> Difference | None:
         left_out=main.left_out,
         per_seed=OverSeeds(values=tuple(main.seed_differences().tolist())),
         interval=main.interval(),
-        deltas={name: found.deltas() for name, found in pairings.items() if found is not None},
+        deltas={name: found.deltas() for name, found in pairings.items()},
     )
+
+
+def pairings_of(one: Judged, other: Judged) -> dict[str, Pairing]:
+    """By split, those that both sides have."""
+    metric, own, before = one.series.first.metric, one.scores, other.scores
+    found = {name: pair(own[name], before[name], metric) for name in SPLITS if name in own and name in before}
+    return {name: pairing for name, pairing in found.items() if pairing is not None}
 
 
 def rounds_over(own: Judged, reference: Judged) -> float | None:

@@ -14,6 +14,7 @@ RUN/
   running.json             while the run goes on: the process that runs it, and what it was asked for
   tensorboard/             events for TensorBoard, if that was asked for
   result.json              the end: metrics of the last and of the validation-selected round, costs, fingerprints
+  report.html              where asked for: a page about the run, made from the files above
 """
 
 from __future__ import annotations
