@@ -26,6 +26,7 @@ from plures.core.errors import PluresError
 from plures.recipes.engines import AUTO, ENGINES, TRIAL
 
 USUAL = ("sequential", "cached", "vectorised", "workers", AUTO)
+ALIKE = ("sequential", "vectorised")
 TINY = {"clients": 10, "cohort": 4, "examples": 64}
 
 
@@ -108,10 +109,9 @@ def measure(
 def contenders_of(
     workload: Workload, engines: Sequence[str], pair: bare.Pair, *, with_peers: bool
 ) -> dict[str, Contender]:
-    if workload.evaluated:  # passes through no engine
-        ours: dict[str, Contender] = {"plures": Simulation(workload, "sequential")}
-    else:
-        ours = {name: Simulation(workload, name) for name in engines}
+    # Engines in one process evaluate alike.
+    names = [name for name in engines if not workload.evaluated or name not in ALIKE]
+    ours: dict[str, Contender] = {name: Simulation(workload, name) for name in names}
     peers = [peer for peer in PEERS if with_peers and workload.key in peer.workloads]
     return ours | bare.settings(workload, pair) | {peer.name: PeerRuns(peer, workload) for peer in peers}
 

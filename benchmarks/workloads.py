@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from benchmarks.data import CLASSES, SEED, SHAPE, federation
-from plures.core.loop import start, train
+from plures.core.context import Shares
+from plures.core.loop import opened, start, train
 from plures.core.method import Method
 from plures.core.program import Program
 from plures.data import Federation
@@ -125,8 +126,11 @@ class Simulation:
         evaluator = Evaluator(self.program, self.population, self.store, self.population.goal)
         server, model = start(self.program), self.workload.evaluated
         assert model is not None
-        while True:
-            yield evaluator.evaluate(server, (model,), ("test",))
+        if isinstance(self.engine, Shares):
+            evaluator.share_with(self.engine, (model,), ("test",))
+        with opened(self.engine, self.program, self.population):
+            while True:
+                yield evaluator.evaluate(server, (model,), ("test",))
 
 
 def small_mlp() -> nn.Module:

@@ -21,6 +21,9 @@ PAGES = {
 
 ELSEWHERE = {
     "docs/methods/": "tests/docs/test_method_pages.py",
+    "docs/exporting.md": "tests/docs/test_exporting_page.py",
+    "docs/tuning.md": "tests/docs/test_pages.py",
+    "docs/watching.md": "tests/docs/test_watching_page.py",
 }
 """Pages whose blocks another test runs: that test names the page or its folder."""
 
@@ -62,6 +65,11 @@ SHORTER = {
 IN_FULL = ("docs/index.md", "docs/tour.md", "docs/recipes/")
 
 BEFORE = {
+    "docs/reports.md": [
+        "plures run EXPERIMENT.toml --alone --beside local --beside fedavg --set data.newcomers=1 --out runs/study",
+        "plures run EXPERIMENT.toml --out runs/first",
+        *(f"plures run EXPERIMENT.toml --set method={name} --out runs/{name}-0" for name in ("fedavg", "ditto")),
+    ],
     "docs/comparing.md": [
         "plures run EXPERIMENT.toml --seeds 2 --beside fedavg --beside fedper --out STUDY",
         *(
