@@ -19,10 +19,10 @@ demo: $(STAMP)  ## Run a small comparison of methods
 	$(BIN)/plures demo
 
 test: $(STAMP)  ## Run the fast tests, on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 test-all: $(STAMP)  ## Run every test, the slow ones too
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal $(ARGS)
 
 check: $(STAMP)  ## Check format, style, types and import layers
 	$(BIN)/ruff format --check

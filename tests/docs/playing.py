@@ -19,6 +19,7 @@ import pytest
 
 from plures import make_experiment, run_experiment
 from plures.cli import main
+from plures.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 RUN = ("python", "py", "toml", "sh", "bash", "console")
@@ -135,8 +136,10 @@ def followed(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "EXPERIMENT.toml").write_text(EXPERIMENT, encoding="utf-8")
-    before = set(sys.modules)
+    before, methods = set(sys.modules), dict(METHODS)
     yield lambda **options: Player(capsys=capsys, monkeypatch=monkeypatch, **options)
+    METHODS.clear()
+    METHODS.update(methods)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path) + os.sep):
             del sys.modules[name]

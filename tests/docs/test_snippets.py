@@ -52,17 +52,20 @@ NOT_RUN = {
 
 NOT_COMPARED = {
     ("docs/tour.md", "method"): "a minute of training; tests/e2e/test_demo.py checks the demo's table",
-    ("docs/comparing.md", "label"): "shows the form; tests/cli/test_compare.py checks the table",
 }
 """Output that no test compares: the page, how it begins, and why."""
 
 SHORTER = {
-    "plures run": "--set rounds=1 --set data.clients=6",
+    "plures run ": "--set rounds=1 --set data.clients=6",
+    "plures tune ": "--trials 2 --set rounds=1 --set data.clients=6",
     "plures advise": "--rounds 1 --pretrain 1 --seeds 1 --set data.clients=6",
 }
 """On pages whose output is not shown, training is cut short."""
 
 IN_FULL = ("docs/index.md", "docs/tour.md", "docs/recipes/")
+
+WRITTEN = ("csv", "latex", "markdown")
+"""Tables as commands write them; tests/cli/test_comparing_page.py compares those of docs/comparing.md."""
 
 BEFORE = {
     "docs/reports.md": [
@@ -131,7 +134,7 @@ def test_what_is_not_compared_stands_on_its_page(page, start):
 
 def test_blocks_have_a_language_that_is_known():
     """A block without one, or of another, would be run by nobody."""
-    known = {*RUN, "text"}
+    known = {*RUN, "text", *WRITTEN}
     assert {
         (page, b.language) for page, text in PAGES.items() for b in blocks_of(text) if b.language not in known
     } == set()

@@ -175,7 +175,7 @@ def test_progress_of_the_demo_is_plain_lines_on_stderr(demo):
     done, _ = demo
     lines = done.stderr.splitlines()
 
-    assert [line for line in lines if line.endswith(": 2 rounds, 20 clients")] == [
-        f"{title}: 2 rounds, 20 clients" for title in TITLES
+    assert [line for line in lines if line.endswith(" 2 rounds, 20 clients")] == [
+        f"{title}: run {number} of {len(TITLES)}, 2 rounds, 20 clients" for number, title in enumerate(TITLES, 1)
     ]
     assert [line.split()[:2] for line in lines if "2/2" in line] == [[title, "2/2"] for title in TITLES]

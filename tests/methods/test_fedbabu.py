@@ -149,7 +149,8 @@ class Scored(Population):
 
     def client(self, client):
         batch = self.batches[client]
-        return SimpleNamespace(train=batch, splits={"train": batch, "test": batch})
+        both = {"train": batch, "test": batch}
+        return SimpleNamespace(train=batch, splits=both, targets={split: one.targets for split, one in both.items()})
 
 
 @pytest.mark.parametrize("part", ["body", "head", "both"])

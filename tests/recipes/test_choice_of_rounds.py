@@ -176,7 +176,7 @@ def test_the_last_and_the_selected_round_are_reported_and_not_the_best_on_test_d
     last, selected = (sign * part["metrics"][test]["weighted"] for part in (stored, stored["selected"]))
     assert (stored["metrics_round"], last) == (4, curve(result, "test")[3])
     assert (stored["selected"]["round"], selected) == (2, curve(result, "test")[1])
-    assert sign * row_of("", stored, None).accuracy == last
+    assert sign * row_of("", stored, None).value == last
     assert max(curve(result, "test")) > max(last, selected)
 
 

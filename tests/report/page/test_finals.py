@@ -17,7 +17,7 @@ def runs(tmp_path, **more):
 
 
 def test_every_run_is_a_point_at_its_bytes(tmp_path):
-    first, second = charts(*runs(tmp_path))["final-bytes"].traces
+    second, first = charts(*runs(tmp_path))["final-bytes"].traces  # Local comes first
 
     assert (listed(first["x"]), listed(first["y"])) == ([1500, 1500], [0.75, 0.5])
     assert (listed(second["x"]), listed(second["y"])) == ([3100], [1.0])
@@ -26,7 +26,7 @@ def test_every_run_is_a_point_at_its_bytes(tmp_path):
 
 def test_every_run_is_a_point_at_its_personal_parameters(tmp_path):
     found = charts(*runs(tmp_path, parameters={"shared": 7, "personal": 650}))
-    assert listed(found["final-parameters"].traces[0]["x"]) == [650, 650]
+    assert listed(found["final-parameters"].traces[1]["x"]) == [650, 650]
 
 
 def test_runs_that_did_not_count_parameters_have_a_sentence(tmp_path):
