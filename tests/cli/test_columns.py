@@ -36,7 +36,7 @@ def place(tmp_path_factory):
     gated = {"method": "pfedgate", "method_options": {"lr": 0.5, "gate_lr": 1.5}, **TABLE}
     run_experiment(make_experiment(gated), out=place / "gated")
     (place / "tune.toml").write_text(
-        'method = "fedavg"\nrounds = 1\n[data]\nclients = 4\n[tune]\ntrials = 2\n'
+        'method = "fedavg"\nrounds = 1\n[data]\nclients = 5\n[tune]\ntrials = 2\n'
         'search = {"method_options.lr" = [0.1, 0.2]}\n',
         encoding="utf-8",
     )

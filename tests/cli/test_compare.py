@@ -7,6 +7,7 @@ import json
 import pytest
 
 from plures.recipes import make_experiment, run_experiment
+from plures.report.running import running_now
 from tests.cli.helpers import widest
 from tests.report.run_folders import write_run, write_study
 
@@ -35,7 +36,7 @@ def test_labels_stand_side_by_side(plures, runs):
     assert rows["label"] == ["n", "accuracy", "chosen", "low", "10%", "difference", "+/-", "rounds", "sent"]
     assert rows["fedavg"] == ["2", "52.5±2.5", "52.5", "50.0", "reference", "-", "1.00", "1.5", "kB"]
     assert rows["subsampling"] == [
-        *("2", "72.5±2.5", "72.5", "70.0", "+20.0", "[+20.0", "+20.0]", "2/0", "1.00", "1.5", "kB"),
+        *("2", "*72.5±2.5", "72.5", "70.0", "+20.0", "[+20.0", "+20.0]", "2/0", "1.00", "1.5", "kB"),
     ]
     assert rows["per_fedavg"][:2] == ["1", "25.0"]
     assert "pairs of like seed: subsampling 2, per_fedavg 1" in " ".join(done.out.split())
@@ -77,6 +78,49 @@ def test_a_study_is_one_argument_and_its_labels_may_have_brackets(plures, tmp_pa
     assert widest(done.out) <= 80
 
 
+def test_a_study_that_was_cut_says_so_in_the_table_the_json_and_the_page(plures, tmp_path, runs):
+    done = [("fedavg", 0, "fedavg-0"), ("subsampling", 0, "subsampling-0")]
+    planned = [*done, *((f"label-{number}", number, f"later/{number}") for number in range(7))]
+    study = write_study(tmp_path, done, planned)
+    expected = "was cut: 2 of 9 runs are there; missing: label-0 seed 0,"
+
+    said = plures("compare", study)
+    assert expected in " ".join(said.out.split())
+    assert "label-5 seed 5 and 1 more." in " ".join(said.out.split())
+    (told,) = json.loads(plures("compare", study, "--json").out)["cut"]
+    assert (told["planned"], told["goes_on"], len(told["missing"])) == (9, False, 7)
+    assert plures("report", study).code == 0
+    assert expected in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("planned", [None, [("fedavg", 0, "fedavg-0")]], ids=["older", "whole"])
+def test_a_whole_study_says_nothing_of_cuts(plures, tmp_path, runs, planned):
+    study = write_study(tmp_path, [("fedavg", 0, "fedavg-0")], planned)
+
+    assert "The study" not in plures("compare", study).out
+    assert json.loads(plures("compare", study, "--json").out)["cut"] == []
+
+
+def test_a_study_under_way_is_not_called_cut(plures, tmp_path, runs):
+    study = write_study(tmp_path, [("fedavg", 0, "fedavg-0")], [("fedavg", 0, "fedavg-0"), ("local", 0, "local")])
+    (study / "running.json").write_text(json.dumps(running_now(runs=2)), encoding="utf-8")
+
+    assert "goes on: 1 of 2 runs are there; missing: local seed 0." in " ".join(plures("compare", study).out.split())
+
+
+def test_where_nothing_can_be_bold_a_star_marks_the_best(plures, runs, monkeypatch):
+    said = plures("compare", *runs)
+    assert [label for label, row in rows_of(said.out).items() if row[1].startswith("*")] == ["subsampling"]
+    assert "*: best and means within its std" in " ".join(said.out.split())
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    styled = plures("compare", *runs).out
+    assert "\x1b[1m72.5±2.5" in styled
+    assert "bold: best" in " ".join(styled.split())
+    assert "*" not in styled
+
+
 def test_what_becomes_of_clients_is_told_on_request(plures, runs):
     done = plures("compare", *runs, "--deltas")
 
@@ -114,6 +158,8 @@ def test_a_real_run_is_compared_with_a_real_run(plures, tmp_path):
         (["fedavg-0", "--against", "stage-a"], "no stage (a)"),
         (["fedavg-0", "--model", "finetuned"], "no scores finetuned/test/accuracy"),
         (["fedavg-0", "--newcomers"], "no scores newcomers/finetuned/test/accuracy"),
+        (["fedavg-0", "--newcomers"], "Set data.newcomers"),
+        (["fedavg-0", "--split", "validation"], "Name the split in `splits` of [evaluation]"),
         (["fedavg-0", "other"], "different data"),
     ],
 )
@@ -124,7 +170,7 @@ def test_what_cannot_be_done_is_said_in_one_line(plures, tmp_path, runs, args, t
 
     assert done.code == 2
     assert done.err.startswith("error: ")
-    assert told in done.err
+    assert told in " ".join(done.err.split())
     assert "Traceback" not in done.err
 
 

@@ -99,6 +99,23 @@ def test_adapt_tells_programs_what_it_did(plures, run, mine):
     assert "No examples were kept out" in whole.out
 
 
+def test_one_example_is_no_plural(plures, run, mine, tmp_path):
+    arrays = np.load(mine)
+    np.savez(tmp_path / "two.npz", inputs=arrays["inputs"][:2], targets=arrays["targets"][:2])
+    said = plures("adapt", run.folder, "--data", tmp_path / "two.npz")
+    assert "The newcomer has 1 example to train on" in said.out
+    assert "on 1 example kept out" in said.out
+
+
+def test_adapt_refuses_bytes_where_the_run_has_real_numbers(plures, run, mine, tmp_path):
+    arrays = np.load(mine)
+    np.savez(tmp_path / "u8.npz", inputs=(arrays["inputs"] * 255).astype(np.uint8), targets=arrays["targets"])
+    said = plures("adapt", run.folder, "--data", tmp_path / "u8.npz")
+    assert (said.code, said.out) == (2, "")
+    assert "are torch.uint8, but those of the run are torch.float32, from 0 to 1" in " ".join(said.err.split())
+    assert not list((tmp_path / "here").iterdir())
+
+
 def test_adapt_refuses_what_does_not_fit_before_it_writes(plures, run, tmp_path):
     np.savez(tmp_path / "bad.npz", inputs=np.zeros((4, 3)), targets=np.zeros(4, dtype=int))
     said = plures("adapt", run.folder, "--data", tmp_path / "bad.npz")

@@ -123,6 +123,9 @@ def full_disk(number: int) -> None:
         (("--json", "--format", "csv"), "two formats"),
         (("--out", "nowhere/t.md"), "Cannot write nowhere/t.md"),
         (("--out", "."), "Cannot write"),
+        (("--out", "t.foo"), "Cannot write t.foo: its ending tells no format. There are .md, .csv, .tex, .json, .txt"),
+        (("--format", "json", "--out", "t.csv"), "its ending is that of csv, but json is asked for"),
+        (("--json", "--out", "t.md"), "its ending is that of markdown, but json is asked for"),
     ],
 )
 def test_what_cannot_be_written_is_one_clear_error(plures, runs, args, told):
@@ -130,7 +133,8 @@ def test_what_cannot_be_written_is_one_clear_error(plures, runs, args, told):
 
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("error: ")
-    assert told in said.err
+    assert told in " ".join(said.err.split())
+    assert not list(Path().iterdir())
 
 
 def test_an_unknown_format_is_refused_with_those_there_are(plures, runs):

@@ -66,3 +66,5 @@ def test_a_place_that_cannot_be_written_is_one_error(plures, tmp_path):
     assert "is a folder" in refused(plures, run, "--out", tmp_path)
     (tmp_path / "file").write_text("", encoding="utf-8")
     assert "Cannot write" in refused(plures, run, "--out", tmp_path / "file" / "page.html")
+    assert "ends in .html or .htm" in refused(plures, run, "--out", tmp_path / "page.pdf")
+    assert not (tmp_path / "page.pdf").exists()

@@ -73,6 +73,36 @@ def test_the_same_command_goes_on_with_more_trials_and_json_is_for_programs(plur
     assert json.loads(Path("runs/tune-search/tuning.json").read_text(encoding="utf-8")) == told
 
 
+def test_an_earlier_refit_is_kept_and_a_search_that_goes_on_after_it_is_warned_of(plures, file):
+    def refit_told() -> dict:
+        return json.loads(Path("runs/tune-search/tuning.json").read_text(encoding="utf-8"))["refit"]
+
+    first = plures("tune", file, "--trials", "3", "--refit", "2")
+    assert "test data of this search were looked at" not in first.err
+    before = refit_told()
+    assert (before["of_best"], before["seeds"]) == (True, [0, 1])
+    again = plures("tune", file, "--trials", "3")
+    assert refit_told() == before
+    assert "Test data were not looked at" not in again.out
+    assert "Test data were looked at before: runs/tune-search/refit has a refit of the best (" in said_in(again.out)
+    assert "warning" not in again.err
+    more = plures("tune", file, "--trials", "4")
+    assert "warning: test data of this search were looked at by an earlier --refit" in more.err
+    assert widest(more.out + more.err) <= 80
+
+
+def said_in(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_fewer_trials_than_there_are_add_none(plures, file):
+    plures("tune", file, "--trials", "3")
+    said = plures("tune", file, "--trials", "2")
+    assert "3 trials are there already, more than 2: none is added" in said.err
+    assert "3 of 3 trials: 3 finished." in said.out
+    assert said.code == 0
+
+
 def test_trials_are_compared_and_looked_into_on_validation_data(plures, file):
     plures("tune", file, "--trials", "2", "--seeds", "2", "--out", "found")
     assert plures("compare", "found/trials/0000", "--split", "validation").code == 0

@@ -77,8 +77,18 @@ def test_the_lines_of_a_study_say_of_which_run_they_are(runs, tmp_path, capsys):
     assert follow_study(tmp_path / "study", JsonView())
 
     later.join()
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    *found, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["run"], line["round"]) for line in found] == [(str(folder), 1), (str(folder), 2)]
+    assert (last["folder"], last["state"]) == (str(folder), "finished")
+
+
+def test_json_of_a_study_that_has_ended_tells_how_its_runs_stand(plures, runs, tmp_path):
+    finish(runs, copied(runs, tmp_path / "study/a", lines=1))
+
+    said = plures("watch", tmp_path / "study", "--json")
+
+    (line,) = map(json.loads, said.out.splitlines())
+    assert (line["state"], line["rounds_done"]) == ("finished", 2)
 
 
 def test_a_study_whose_process_is_gone_did_not_finish(plures, runs, tmp_path):

@@ -61,6 +61,19 @@ def test_prepared_inputs_never_pass_for_raw_ones(request, tmp_path, name, told):
         plures.load_client(tmp_path / "a.safetensors")(prepared)
 
 
+def test_arrays_of_numpy_are_taken_as_tensors_are(images, tmp_path):
+    plures.export_client(images, 1, tmp_path / "a.safetensors")
+    model = plures.load_client(tmp_path / "a.safetensors")
+    raw, _ = raw_and_prepared(images)
+    array = raw.numpy().copy()
+    array.flags.writeable = False
+    assert torch.equal(model(array), model(raw))
+    with pytest.raises(InvalidData, match=r"The inputs are torch.float64, but.*raw pixels, uint8"):
+        model(array / 255)
+    with pytest.raises(InvalidData, match="The inputs are of type object, not numbers"):
+        model(None)
+
+
 def test_labels_of_texts_are_words(texts, tmp_path):
     plures.export_client(texts, 0, tmp_path / "a.safetensors")
     model = plures.load_client(tmp_path / "a.safetensors")

@@ -11,6 +11,7 @@ import plures
 from plures.core.adapting import Newcomer
 from plures.core.errors import InvalidConfig, InvalidData
 from plures.methods import METHODS
+from plures.recipes.newcomer_examples import check_whole
 from plures.recipes.newcomer_files import read_given
 from tests.recipes.helpers import ran, tiny
 
@@ -166,7 +167,9 @@ def test_tokens_are_whole_numbers_of_the_vocabulary(texts):
         (INPUTS, TARGETS + 3, "The targets go from 3 to 6, but the run has classes 0 to 3"),
         (INPUTS, ["0", "lion"] * 24, "The run has no class 'lion'"),
         (INPUTS[:0], TARGETS[:0], "There are no examples"),
-        (INPUTS[:1], TARGETS[:1], "There is one example"),
+        (INPUTS[:1], TARGETS[:1], r"There is one example.*\(hold_out=0, or --hold-out 0\)"),
+        ((INPUTS * 9).to(torch.uint8), TARGETS, r"are torch.uint8, but those of the run are torch.float32, from"),
+        ([[1.0, 2.0], [1.0]], TARGETS, "different lengths"),
         (INPUTS * torch.inf, TARGETS, "not finite"),
         (np.array([["a", "b", "c", "d"]] * 48), TARGETS, "not numbers"),
         (INPUTS, TARGETS + 0.5, "whole numbers from 0"),
@@ -180,7 +183,7 @@ def test_examples_that_do_not_fit_are_refused(kept, inputs, targets, told):
 def test_files_that_do_not_fit_are_named(kept, tmp_path):
     federation = kept("fedavg").federation
     contents = {
-        "a.npz": (b"no", "Cannot read"),
+        "a.npz": (b"abc", r"a.npz: it is no npz file. Save inputs and targets, as numbers, with numpy.savez.$"),
         "a.safetensors": (b"no", "Cannot read"),
         "a.txt": (b"no", "is neither npz, safetensors nor csv"),
         "a.csv": (b"a,b\n1,2\n", "has 1 columns beside 'b', but an input of the run has 4"),
@@ -191,6 +194,9 @@ def test_files_that_do_not_fit_are_named(kept, tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InvalidData, match=told):
             read_given(tmp_path / name, federation)
+    np.savez(tmp_path / "b.npz", x=np.array([1, "two"], object), y=INPUTS.numpy())
+    with pytest.raises(InvalidData, match=r"has Python objects in the array 'x'. Save inputs and targets, as numbers"):
+        read_given(tmp_path / "b.npz", federation)
     np.savez(tmp_path / "c.npz", x=INPUTS.numpy())
     with pytest.raises(InvalidData, match=r"c.npz has no inputs and targets \(of these it has: x\)"):
         read_given(tmp_path / "c.npz", federation)
@@ -198,6 +204,31 @@ def test_files_that_do_not_fit_are_named(kept, tmp_path):
         read_given(tmp_path / "gone.npz", federation)
     with pytest.raises(InvalidConfig, match="--target names a column"):
         read_given(tmp_path / "c.npz", federation, target="y")
+
+
+def test_whole_numbers_in_a_csv_file_are_real_numbers(kept, tmp_path):
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,c,d,class", *("1,0,-2,3,1" for _ in range(4))]))
+    run = kept("fedavg")
+    given = read_given(tmp_path / "a.csv", run.federation)
+    assert plures.adapt(run, *given).train == 3
+
+
+def test_whole_numbers_fit_a_run_whose_own_are_whole():
+    held, given = torch.tensor([[1.0, 200.0]]), torch.tensor([[3, 4]])
+    check_whole(given, held)
+    with pytest.raises(InvalidData, match=r"from 0 to 0.5: give real numbers, scaled as those of the run are"):
+        check_whole(given, torch.tensor([[0.0, 0.5]]))
+
+
+def test_columns_are_told_in_the_order_of_the_file_and_not_all_of_them(kept, tmp_path):
+    names = [f"pixel{number}" for number in range(64)]
+    (tmp_path / "a.csv").write_text("\n".join([",".join([*names, "digit"]), ",".join(["1"] * 65)]))
+    federation = kept("fedavg").federation
+    with pytest.raises(InvalidConfig) as told:
+        read_given(tmp_path / "a.csv", federation, target="nope")
+    assert str(told.value).endswith("It has 65 columns: pixel0, pixel1, pixel2, pixel3, pixel4, ..., digit.")
+    with pytest.raises(InvalidConfig, match=r"Did you mean 'digit'\?"):
+        read_given(tmp_path / "a.csv", federation, target="digits")
 
 
 def test_inputs_of_another_scale_are_remarked(kept):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plures import make_experiment
+from plures.cli.tune import earlier_refit_line
 from plures.recipes import tune
 from plures.report import records
 from plures.report.studies import read_series
@@ -54,6 +55,27 @@ def test_what_was_interrupted_in_a_trial_gives_the_same_trials_in_the_end(tmp_pa
     summed = [[(t.options, t.value, t.status, t.rounds) for t in one.trials] for one in (whole, parts)]
     assert summed[0] == summed[1]
     assert any(trial.status == "stopped" for trial in whole.trials)
+
+
+def test_a_refit_of_what_is_no_longer_the_best_is_kept_and_marked(tmp_path):
+    space = {"method_options.lr": [1e-6, 1e-1]}
+    given = {"sampler": "grid", "metric": "loss"}
+    first = searched(tmp_path / "out", space, trials=1, refit=1, **given)
+    assert (first.refit["trial"], first.refit["of_best"]) == (0, True)
+    second = searched(tmp_path / "out", space, trials=2, **given)
+    assert second.best.number == 1
+    assert second.refit == {**first.refit, "of_best": False}
+    assert "refit of trial 0 (" in earlier_refit_line(second.refit)
+    assert "not the best any more" in earlier_refit_line(second.refit)
+    third = searched(tmp_path / "out", space, trials=2, refit=1, **given)
+    assert (third.refit["trial"], third.refit["of_best"]) == (1, True)
+
+
+def test_a_damaged_refit_is_none(tmp_path):
+    found = searched(tmp_path / "out", trials=1, refit=1)
+    (run,) = (found.folder / "refit").glob("*/seed-0")
+    (run / records.RESULT).write_text("{")
+    assert searched(tmp_path / "out", trials=1).refit is None
 
 
 def test_a_refit_goes_on_where_it_ended(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import plures
 from plures import load_experiment, make_experiment, run_experiment
 from plures.core.errors import Diverged, InvalidInput, RunFolderError
+from plures.recipes.folder_reading import read_result
 from plures.recipes.study import beside_of, run_members
 from plures.report import records
 from tests.recipes.helpers import ran, table
@@ -69,8 +70,21 @@ def test_what_is_interrupted_leaves_a_study_of_the_runs_before(tmp_path):
     experiment = make_experiment(table())
     with pytest.raises(KeyboardInterrupt):
         plures.run_study(experiment, out=tmp_path / "study", seeds=2, beside=["local"], watcher=Impatient())
-    told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))["runs"]
-    assert [run["folder"] for run in told] == ["fedavg/seed-0", "local/seed-0"]
+    told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))
+    assert [run["folder"] for run in told["runs"]] == ["fedavg/seed-0", "local/seed-0"]
+    assert [(run["label"], run["seed"]) for run in told["planned"][2:]] == [("fedavg", 1), ("local", 1)]
+
+
+def test_what_is_planned_is_told_before_the_first_run(tmp_path):
+    def run(experiment, **told):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_members(make_experiment(table()), run, out=tmp_path / "study", seeds=[3])
+    told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))
+    assert told == {"runs": [], "planned": [{"label": "fedavg", "seed": 3, "folder": "fedavg/seed-3"}]}
+    with pytest.raises(RunFolderError, match="no run has finished"):
+        read_result(tmp_path / "study")
 
 
 def test_usual_methods_run_beside_unless_they_are_there_already(tmp_path):
@@ -91,6 +105,7 @@ def test_a_usual_method_that_diverges_does_not_cost_the_study(tmp_path):
     told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))
     assert [run["folder"] for run in told["runs"] if run["label"] == "fedavg"] == ["fedavg/seed-0"]
     assert told["left_out"] == found.left_out
+    assert told["planned"] == told["runs"]
     assert found.left_out["fedavg"].startswith("seed 1: The loss is nan (client 3")
     with pytest.raises(Diverged):
         run_members(experiment, run, out=tmp_path / "asked", seeds=[1], beside=["fedavg"], usual=True)

@@ -89,12 +89,18 @@ def write_federation(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     (folder / "federation.csv.gz").write_bytes(gzip.compress(text.getvalue().encode("utf-8")))
 
 
-def write_study(folder: Path, runs: Iterable[tuple[str, int, str]]) -> Path:
-    """Of (label, seed, folder below the study's)."""
-    listed = [{"label": label, "seed": seed, "folder": where} for label, seed, where in runs]
+def write_study(
+    folder: Path, runs: Iterable[tuple[str, int, str]], planned: Iterable[tuple[str, int, str]] | None = None
+) -> Path:
+    """Of (label, seed, folder below the study's); older ones do not tell what was planned."""
+    table = {"runs": list(map(listed, runs))} | ({} if planned is None else {"planned": list(map(listed, planned))})
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "study.json").write_text(json.dumps({"runs": listed}), encoding="utf-8")
+    (folder / "study.json").write_text(json.dumps(table), encoding="utf-8")
     return folder
+
+
+def listed(member: tuple[str, int, str]) -> dict[str, Any]:
+    return dict(zip(("label", "seed", "folder"), member, strict=True))
 
 
 def summary(values: Values, sizes: Sequence[int], metric: str) -> dict[str, float]:

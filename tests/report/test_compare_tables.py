@@ -67,7 +67,7 @@ def test_both_tables_fit_80_columns_with_every_digit(metric, value, seeds):
     found = comparison(metric, value, seeds)
     deltas = deltas_sheet(found)
     for sheet in (labels_sheet(found), deltas):
-        text = text_of(terminal_table(sheet))
+        text = text_of(terminal_table(sheet, stars=True))
         assert max(map(len, text.splitlines())) <= 80
         assert "…" not in text
         assert sheet is not deltas or "train" in text

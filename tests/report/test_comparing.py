@@ -79,6 +79,8 @@ def test_a_label_without_the_model_has_empty_places(runs, tmp_path):
     assert (row.label, row.last.weighted, row.difference) == ("local", None, None)
     with pytest.raises(InvalidConfig, match=r"no scores finetuned/test/accuracy.*personal, global"):
         comparison(*runs, model="finetuned")
+    with pytest.raises(InvalidConfig, match=r"fedalt: personal, global; fedavg: global, personal; local: personal\.$"):
+        comparison(*runs, bare, model="finetuned")
 
 
 def test_newcomers_are_compared_only_among_themselves(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from plures.core.errors import RunFolderError
 from plures.report.following import SPARKS, Followed, sparkline
-from plures.report.run_states import list_runs, state_of
+from plures.report.run_states import RunState, list_runs, state_of
 from plures.report.run_tables import readable_age, runs_table, shown_score
 from plures.report.running import read_running, running_now
 from plures.report.tables import readable_seconds
@@ -127,6 +127,11 @@ def test_other_metrics_than_accuracy_are_shown_by_name(tmp_path):
 
     assert shown_score(state_of(folder)) == "rmse 2"
     assert runs_table([state_of(folder)], tmp_path).row_count == 1
+
+
+def test_scores_of_validation_data_say_so(tmp_path):
+    run = RunState(folder=tmp_path, state="finished", changed=0.0, metric="personal/validation/accuracy", value=0.5)
+    assert shown_score(run) == "50.0% val."
 
 
 def test_a_run_is_followed_from_its_first_line_to_its_end(tmp_path):

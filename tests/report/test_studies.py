@@ -121,7 +121,7 @@ def test_unfinished_runs_are_refused_beside_finished_ones(tmp_path):
         ("cut", "is damaged"),
         ("odd", "it has no status, method"),
         ("configuration", "experiment.toml is damaged"),
-        ("study", "not been run to its end"),
+        ("study", "again into a new folder, or name the run folders"),
         ("bad_study", "study.json is damaged"),
         ("empty_study", "names no runs"),
     ],

@@ -63,7 +63,7 @@ def adapt(
     if as_json:
         typer.echo(as_json_text(made.as_json() | {"file": written.as_json()}, indent=2))
         return
-    show_lines([f"The newcomer has {made.train} examples to train on: {made.way}."])
+    show_lines([f"The newcomer has {examples(made.train)} to train on: {made.way}."])
     if made.before is not None and made.after is not None:
         Console().print()
         Console().print(scores_table(made))
@@ -71,12 +71,16 @@ def adapt(
     show_lines([*verdict(made), *made.notes, f"It takes {written.inputs}.", f"Wrote {written.path}"])
 
 
+def examples(count: int) -> str:
+    return "1 example" if count == 1 else f"{count} examples"
+
+
 def scores_table(made: Adapted) -> Table:
     """Before and after, on examples that were kept out."""
     assert made.before is not None
     assert made.after is not None
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(f"on {made.held_out} examples kept out", no_wrap=True)
+    table.add_column(f"on {examples(made.held_out)} kept out", no_wrap=True)
     for metric in made.after.values:
         table.add_column(metric, justify="right")
     for title, found in ((made.begins, made.before), ("its own model", made.after)):

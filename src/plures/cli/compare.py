@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from plures.cli import completing
-from plures.cli.formats import AsForm, Form, IntoFile, Page, Told, form_of, show
+from plures.cli.formats import AsForm, Form, IntoFile, Page, Told, can_be_bold, form_of, show
 from plures.cli.options import AsJson
 from plures.report.compare_legend import deltas_legend, legend, notes
 from plures.report.compare_tables import deltas_sheet, labels_sheet
@@ -84,7 +84,8 @@ def show_comparison(
     chosen = select(folders, against, alone=alone)
     found = compare_series(chosen.series, chosen.reference, asked)
     unfinished = [] if found.finished else ["None of these runs has finished."]
-    tables = [Told(sheet=labels_sheet(found), below=[legend(found), *notes(found), *chosen.words(), *unfinished])]
+    means = legend(found, "bold" if can_be_bold(form, out) else "*")
+    tables = [Told(sheet=labels_sheet(found), below=[means, *notes(found), *chosen.words(), *unfinished])]
     if deltas:
         tables.append(Told(sheet=deltas_sheet(found), below=[deltas_legend(found)]))
     show(Page(tables=tables, full=tables[-1].sheet, data=found.as_json() | chosen.as_json()), form, out)

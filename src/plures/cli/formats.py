@@ -22,10 +22,10 @@ WIDTH = 80
 Form = Literal["table", "markdown", "csv", "latex", "json"]
 AsForm = Annotated[
     Form | None,
-    typer.Option("--format", help="By default a table for the terminal, or by the ending of --out: .md .csv .tex"),
+    typer.Option("--format", help="By default a table, or by the ending of --out: .md .csv .tex .json .txt"),
 ]
 IntoFile = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it to this file instead.")]
-BY_ENDING: dict[str, Form] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+BY_ENDING: dict[str, Form] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json", ".txt": "table"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,30 @@ class Page:
 
 
 def form_of(form: Form | None, *, as_json: bool, out: Path | None) -> Form:
-    """What is asked for in one of three ways."""
+    """What is asked for in one of three ways, which must not contradict each other."""
     if as_json and form not in (None, "json"):
         raise InvalidConfig(f"--json and --format {form} are two formats. Give one of them.")
-    if as_json or form is not None:
-        return form or "json"
-    return "table" if out is None else BY_ENDING.get(out.suffix.lower(), "table")
+    named: Form | None = "json" if as_json else form
+    if out is None:
+        return named or "table"
+    ending = BY_ENDING.get(out.suffix.lower())
+    if named is None and ending is None:
+        raise InvalidConfig(
+            f"Cannot write {out}: its ending tells no format. There are {', '.join(BY_ENDING)} (a table as text); or "
+            "give --format."
+        )
+    if named is not None and ending not in (None, "table", named):  # any format may stand in a .txt
+        raise InvalidConfig(f"Cannot write {out}: its ending is that of {ending}, but {named} is asked for.")
+    return named or ending or "table"
+
+
+def can_be_bold(form: Form, out: Path | None) -> bool:
+    """Tables in files and pipes are plain text."""
+    return form != "table" or (out is None and has_styles(Console()))
+
+
+def has_styles(console: Console) -> bool:
+    return console.color_system is not None
 
 
 def show(page: Page, form: Form, out: Path | None = None) -> None:
@@ -84,7 +102,7 @@ def print_tables(page: Page, console: Console) -> None:
     for number, told in enumerate(page.tables):
         if number:
             console.print()
-        console.print(terminal_table(told.sheet))
+        console.print(terminal_table(told.sheet, stars=not has_styles(console)))
         text = "\n".join(line for paragraph in told.below for line in wrapped(paragraph, WIDTH, told.hang))
         console.print(f"\n{text}", highlight=False, markup=False, soft_wrap=True)
 

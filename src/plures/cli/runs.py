@@ -26,8 +26,9 @@ def runs(
     running; finished; interrupted (by Ctrl-C), failed or diverged: the whole
     rounds are kept; dead: its process is gone without a result; damaged: its
     files cannot be read. score: test accuracy, pooled, of the model that the
-    method is judged by, or its other metric by name. age: since it was last
-    heard of. Folders are shown from the one that was given.
+    method is judged by, or its other metric by name; "val." where only
+    validation data were looked at. age: since it was last heard of. Folders
+    are shown from the one that was given.
 
     Example: plures runs runs/study
     """

@@ -16,6 +16,17 @@ from plures.report.tables import score
 from plures.report.tuning_tables import duration, options_text
 
 WIDTH = 80
+TESTED = (
+    "warning: test data of this search were looked at by an earlier --refit. If what\n"
+    "you saw there made you go on, test scores of the new best are too good."
+)
+
+
+def kept_line(kept: int, planned: int) -> str:
+    if kept > planned:
+        return f"{kept} trials are there already, more than {planned}: none is added"
+    going_on = f"; going on with trial {kept}" if kept < planned else ""
+    return f"{kept} of {planned} trials are there already{going_on}"
 
 
 class SearchProgress:
@@ -35,11 +46,12 @@ class SearchProgress:
         self.in_trial, self.rounds, self.best = False, 0, ""
         self.done, self.spent = 0, 0.0
 
-    def search_started(self, target: Target, kept: int, planned: int) -> None:
+    def search_started(self, target: Target, kept: int, planned: int, tested: bool) -> None:
         self.metric = target.metric
         if kept:
-            going_on = f"; going on with trial {kept}" if kept < planned else ""
-            self.console.print(f"{kept} of {planned} trials are there already{going_on}", highlight=False)
+            self.console.print(kept_line(kept, planned), highlight=False)
+        if tested and kept < planned:
+            self.console.print(TESTED, style="yellow", highlight=False)
 
     def trial_started(self, number: int, planned: int, options: Point) -> None:
         self.in_trial = True

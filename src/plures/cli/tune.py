@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ from plures.cli.options import AsJson, Changes
 from plures.cli.run import INTERRUPTED
 from plures.report import records
 from plures.report.json_text import as_json_text
+from plures.report.tables import score
 from plures.report.tuning_tables import counts_line, importance_line, trials_table
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def tune(
     if as_json:
         typer.echo(as_json_text(found.as_json(), indent=2))
     else:
-        show(found)
+        show(found, refitted=refit is not None)
     if found.best is None:
         raise typer.Exit(1)
 
@@ -128,7 +129,8 @@ def told_how_to_go_on(folder: Path, command: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def show(found: Tuning) -> None:
+def show(found: Tuning, *, refitted: bool) -> None:
+    """`refitted`: by this command, and not by one before."""
     console, tuning = Console(), found.as_json()
 
     def say(text: str) -> None:
@@ -146,10 +148,20 @@ def show(found: Tuning) -> None:
         say(f"What mattered: {mattered}.")
     if found.refit is None:
         say("Test data were not looked at. With --refit, the best is trained on validation data too and then tested.")
-    else:
+    elif refitted:
         show_refit(found, say)
+    else:
+        say(earlier_refit_line(found.refit))
     console.print(f"Best configuration: {found.best_file}", highlight=False, soft_wrap=True)
     console.print(f"  plures run {shlex.quote(str(found.best_file))}", highlight=False, soft_wrap=True)
+
+
+def earlier_refit_line(refit: Mapping[str, Any]) -> str:
+    mean = score(refit["mean"], refit["metric"].rpartition("/")[2]).strip()
+    runs = "1 run" if len(refit["seeds"]) == 1 else f"{len(refit['seeds'])} runs"
+    of = "the best" if refit["of_best"] else "an older best" if refit["trial"] is None else f"trial {refit['trial']}"
+    told = f"Test data were looked at before: {refit['folder']} has a refit of {of} ({refit['metric']} {mean}, {runs})."
+    return told if refit["of_best"] else f"{told} That is not the best any more; --refit runs the best."
 
 
 def show_refit(found: Tuning, say: Any) -> None:

@@ -84,7 +84,7 @@ class LineView:
 
 
 class JsonView:
-    """The lines of rounds.jsonl as they come; with several runs each says of which it is."""
+    """The lines of rounds.jsonl as they come; of several runs each says of which it is; at last, how they stand."""
 
     def __init__(self) -> None:
         self.place = ""
@@ -98,7 +98,9 @@ class JsonView:
 
     def ended(self, run: Followed) -> None: ...
 
-    def all_ended(self, runs: Sequence[RunState], folder: Path) -> None: ...
+    def all_ended(self, runs: Sequence[RunState], folder: Path) -> None:
+        for run in runs:
+            typer.echo(json.dumps(run.as_json()))
 
 
 def make_view(*, as_json: bool) -> View:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from plures.core.errors import InvalidData
 from plures.data.client import Prepare
+from plures.recipes.newcomer_examples import as_tensor
 
 EXACT = ("scaled", "features")
 """Preparations that tell raw inputs by their type: what is prepared already has another."""
@@ -19,6 +20,7 @@ class ClientModel(nn.Module):
     """From inputs to outputs as the client predicts; `facts` are what the file says of it.
 
     With a preparation, inputs are raw: bytes of images, rows of a table. Inputs of another type or shape are refused.
+    Arrays of numpy are taken too.
     """
 
     def __init__(self, network: nn.Module, prepare: Prepare | None, facts: Mapping[str, Any]) -> None:
@@ -38,6 +40,7 @@ class ClientModel(nn.Module):
         return labels
 
     def forward(self, inputs: Tensor) -> Tensor:
+        inputs = as_tensor(inputs, "inputs") if not isinstance(inputs, Tensor) else inputs
         self._check(inputs)
         prepared = inputs if self.prepare is None else self.prepare(inputs)
         if prepared.is_floating_point():

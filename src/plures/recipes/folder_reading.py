@@ -71,6 +71,8 @@ def read_result(folder: Path) -> dict[str, Any]:
     if (folder / records.STUDY).is_file():
         runs = read(folder / records.STUDY, lambda path: json.loads(path.read_text(encoding="utf-8"))["runs"])
         known = ", ".join(str(folder / run["folder"]) for run in runs[:4]) + (", ..." if len(runs) > 4 else "")
+        if not runs:
+            raise RunFolderError(f"{folder} is a study of which no run has finished. Give the folder of a run.")
         raise RunFolderError(f"{folder} is a study of {len(runs)} runs. Give one of them: {known}.")
     path = folder / records.RESULT
     if not path.exists():

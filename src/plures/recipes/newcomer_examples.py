@@ -47,7 +47,18 @@ def as_held(inputs: Any, like: Tensor, federation: Federation) -> Tensor:
         return as_whole(given, like, federation)
     if not isinstance(federation.prepare, Features) and not bool(torch.isfinite(given.double()).all()):
         raise InvalidData("The inputs have numbers that are not finite: correct them, or drop these examples.")
+    if not given.is_floating_point() and not isinstance(federation.prepare, Features):
+        check_whole(given, like)
     return given.to(like.dtype)
+
+
+def check_whole(given: Tensor, like: Tensor) -> None:
+    """Whole numbers for real ones are bytes that were not prepared, unless the run's own are whole too."""
+    if like.numel() and not torch.equal(like, like.round()):
+        raise InvalidData(
+            f"The inputs are {given.dtype}, but those of the run are {like.dtype}, from {float(like.min()):.3g} to "
+            f"{float(like.max()):.3g}: give real numbers, scaled as those of the run are."
+        )
 
 
 def as_whole(given: Tensor, like: Tensor, federation: Federation) -> Tensor:
@@ -67,10 +78,14 @@ def as_whole(given: Tensor, like: Tensor, federation: Federation) -> Tensor:
 def as_tensor(values: Any, what: str) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach().cpu()
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidData(f"The {what} are of different lengths: give them in one shape.") from None
     if array.dtype.kind not in "biuf":
         raise InvalidData(f"The {what} are of type {array.dtype}, not numbers.")
-    return torch.from_numpy(np.ascontiguousarray(array))
+    # torch takes no foreign byte order, and warns of arrays that may not be written to.
+    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), requirements=["C", "W"]))
 
 
 def as_targets(targets: Any, federation: Federation) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from plures.recipes.preparations import columns_of
 
 NAMES = (("inputs", "targets"), ("x", "y"))
 """What the two arrays of a file may be called."""
+SHOWN = 5
+"""Columns that are named where no name is near to a wrong one; and the last one, which is the target by default."""
 UNKNOWN = -1.0
 """The number of a word that no training row of the run has."""
 
@@ -46,7 +49,8 @@ def read_given(path: Path, federation: Federation, target: str | None = None) ->
 
 
 def from_npz(path: Path) -> Given:
-    found = read_npz(path, optional=[name for pair in NAMES for name in pair])
+    names = [name for pair in NAMES for name in pair]
+    found = read_npz(path, optional=names, remedy="Save inputs and targets, as numbers, with numpy.savez")
     return paired(found, path)
 
 
@@ -70,7 +74,7 @@ def from_table(table: TextTable, path: Path, federation: Federation, target: str
         raise InvalidData(f"{path} is a table, but the run predicts tokens: give npz or safetensors.")
     target = target or table.names[-1]
     if target not in table.names:
-        raise InvalidConfig(f"{path} has no column '{target}'. {did_you_mean(target, table.names)}")
+        raise InvalidConfig(f"{path} has no column '{target}'. {columns_told(target, table.names)}")
     absent = [row for row, text in enumerate(table.texts[target], 1) if is_missing(text)]
     if absent:
         raise InvalidData(f"{path}, row {absent[0]}: the target, column '{target}', is missing. Drop the row.")
@@ -88,6 +92,15 @@ def from_table(table: TextTable, path: Path, federation: Federation, target: str
             f"numbers ({' x '.join(map(str, shape))}). Give one column for each."
         )
     return Given(rows.reshape(-1, *shape), list(table.texts[target]))
+
+
+def columns_told(word: str, names: Sequence[str]) -> str:
+    """The nearest names, else a few in the order of the file, which may have hundreds."""
+    near = get_close_matches(word, names, n=3, cutoff=0.5)
+    if near:
+        return did_you_mean(word, near)
+    few = names if len(names) <= SHOWN + 1 else [*names[:SHOWN], "...", names[-1]]
+    return f"It has {len(names)} columns: {', '.join(few)}."
 
 
 def held_rows(table: TextTable, path: Path, names: Sequence[str], features: Features) -> np.ndarray:

@@ -137,7 +137,10 @@ def held_out(examples: Batch, share: float, seed: int) -> tuple[Batch, Batch]:
         raise InvalidConfig(f"hold_out is {share!r}: give a share of the examples, from 0 to less than 1.")
     size = examples.num_examples
     if share and size < 2:
-        raise InvalidData("There is one example: of that nothing can be kept out. Give more, or hold_out = 0.")
+        raise InvalidData(
+            "There is one example: of that nothing can be kept out. Give more, or keep none out (hold_out=0, or "
+            "--hold-out 0)."
+        )
     count = min(max(1, round(share * size)), size - 1) if share else 0
     order = torch.randperm(size, generator=generator(seed, "hold out"))
     places = sorted(order[count:].tolist()), sorted(order[:count].tolist())

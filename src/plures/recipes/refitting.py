@@ -6,6 +6,7 @@ data. Nothing is left to choose a round by, so that the last one counts; test da
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,6 +63,23 @@ def run_refit(
     return {"folder": str(out)} | scores([records.read_result(out / one["folder"]) for one in runs])
 
 
+def earlier_refit(out: Path) -> dict[str, Any] | None:
+    """What a refit that was run here before comes to; None: no run of one has finished."""
+    try:
+        runs = json.loads((out / records.STUDY).read_text(encoding="utf-8"))["runs"]
+        found = [records.read_result(out / one["folder"]) for one in runs if is_whole(out / one["folder"])]
+        return {"folder": str(out)} | scores(found) if found else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_refit_of(refit: Mapping[str, Any], best: Experiment) -> bool:
+    """Whether an earlier refit ran just this."""
+    label = best.method.rpartition(":")[2]
+    one = as_refit(best).model_copy(update={"seed": refit["seeds"][0]})
+    return is_done(Path(refit["folder"]) / label / f"seed-{one.seed}", configuration_of(one))
+
+
 def scores(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the runs come to on test data, by seed and on the mean."""
     name = f"{results[0]['headline']}/test/{results[0]['metric']}"
@@ -86,6 +104,13 @@ def is_done(folder: Path, configuration: str) -> bool:
     """Whether a run of just this configuration has finished here."""
     try:
         same = (folder / records.EXPERIMENT).read_text(encoding="utf-8") == configuration
-        return same and records.read_result(folder)["status"] == "finished"
+    except (OSError, ValueError):
+        return False
+    return same and is_whole(folder)
+
+
+def is_whole(folder: Path) -> bool:
+    try:
+        return bool(records.read_result(folder)["status"] == "finished")
     except (OSError, ValueError, KeyError):
         return False

@@ -13,7 +13,7 @@ from plures.recipes.build import configuration_of
 from plures.recipes.experiment import Experiment, SearchTable, make_experiment
 from plures.recipes.folder import RunFolder
 from plures.recipes.optuna_study import OptunaStudy, load_optuna
-from plures.recipes.refitting import check_refit, run_refit
+from plures.recipes.refitting import check_refit, earlier_refit, is_refit_of, run_refit
 from plures.recipes.results import RunResult
 from plures.recipes.search_checks import check_search
 from plures.recipes.search_folder import (
@@ -47,7 +47,7 @@ class Tuning:
     """The share of each key in what made trials differ; empty where that cannot be told."""
     settings: Mapping[str, Any]
     refit: Mapping[str, Any] | None = None
-    """Where the refit is, and what it comes to on test data."""
+    """Where the refit is, what it comes to on test data, of which trial it is, and whether that is the best still."""
 
     @property
     def best_file(self) -> Path:
@@ -144,6 +144,7 @@ class Searcher:
         else:
             check_same_search(out, before, settings)
         self.trials = [Trial.from_json(record) for record in study.records()]
+        self.refit = self.refit_from_before()
 
     @property
     def space(self) -> Space:
@@ -167,10 +168,21 @@ class Searcher:
             watcher=self.watcher,
         )
         self.write()
-        self.watcher.search_started(self.target, len(self.trials), self.planned)
+        self.watcher.search_started(self.target, len(self.trials), self.planned, self.refit is not None)
         while len(self.trials) < self.planned:
             self.one_more(runner)
-        return self.write(importance=self.study.importance(), refit=None if refits is None else self.refitted(refits))
+        if refits is not None:
+            self.refit = self.refitted(refits)
+        return self.write(importance=self.study.importance())
+
+    def refit_from_before(self) -> dict[str, Any] | None:
+        """Found again from its runs, which are kept also where the command that made them was cut off."""
+        found = earlier_refit(self.out / REFIT)
+        if found is None:
+            return None
+        likely = sorted(self.trials, key=lambda trial: trial is not self.best)
+        of = (t.number for t in likely if is_refit_of(found, at_point(self.experiment, t.options)))
+        return found | {"trial": next(of, None)}
 
     def one_more(self, runner: TrialRunner) -> None:
         """A trial is kept once it is whole; one that is cut off is run again when the search goes on."""
@@ -186,19 +198,21 @@ class Searcher:
         if self.best is None:
             raise InvalidConfig(f"No trial has finished, so that there is nothing to refit: see {self.out / TUNING}.")
         best = at_point(self.experiment, self.best.options)
-        return run_refit(best, self.run, out=self.out / REFIT, seeds=seeds, watcher=self.watcher)
+        found = run_refit(best, self.run, out=self.out / REFIT, seeds=seeds, watcher=self.watcher)
+        return found | {"trial": self.best.number}
 
-    def write(self, importance: Mapping[str, float] | None = None, refit: dict[str, Any] | None = None) -> Tuning:
+    def write(self, importance: Mapping[str, float] | None = None) -> Tuning:
         """Bring every file up to date; each is whole at any moment."""
+        best, refit = self.best, self.refit
         found = Tuning(
             folder=self.out,
             target=self.target,
             trials=tuple(self.trials),
-            planned=self.planned,
-            best=self.best,
+            planned=max(self.planned, len(self.trials)),
+            best=best,
             importance=importance or {},
             settings=self.settings,
-            refit=refit,
+            refit=refit and refit | {"of_best": best is not None and refit["trial"] == best.number},
         )
         folder = RunFolder.reopened(self.out)
         if found.best is not None:

@@ -53,7 +53,7 @@ def run_members(
     usual: bool = False,
     watcher: Watcher | None = None,
 ) -> Study:
-    """Run the experiment and the methods beside it under every seed; what has finished is told in study.json.
+    """Run the experiment and the methods beside it under every seed; study.json tells what shall run and has finished.
 
     With `usual`, Local, FedAvg and FedAvg with fine-tuning are beside it too, but for those that cannot be.
     """
@@ -67,25 +67,32 @@ def run_members(
     more, left_out = usual_beside(experiment, wanted) if usual else ({}, {})
     wanted |= more
     make_empty_folder(out)
+    planned = [Member(label, seed, f"{label}/seed-{seed}") for seed, label in product(seeds, wanted)]
     members: list[Member] = []
-    with several_runs(out, len(seeds) * len(wanted), watcher) as next_run:
-        for seed, (label, one) in product(seeds, wanted.items()):
-            member = Member(label, seed, f"{label}/seed-{seed}")
+    with several_runs(out, len(planned), watcher) as next_run:
+        write_study(out, members, planned, left_out)
+        for member in tuple(planned):
+            label, seed, folder = member
             title = label if len(seeds) == 1 else f"{label} {seed}"
             next_run()
             try:
-                run(one.model_copy(update={"seed": seed}), out=out / member.folder, title=title, watcher=watcher)
+                run(wanted[label].model_copy(update={"seed": seed}), out=out / folder, title=title, watcher=watcher)
                 members.append(member)
             except ClientFailed as error:  # who did not ask for it shall not lose the study by it
                 if label not in more:
                     raise
+                planned.remove(member)
                 left_out.setdefault(label, f"seed {seed}: {error}")
-            write_study(out, members, left_out)
+            write_study(out, members, planned, left_out)
     return Study(folder=out, members=tuple(members), left_out=left_out)
 
 
-def write_study(out: Path, members: Sequence[Member], left_out: Mapping[str, str]) -> None:
-    told: dict[str, Any] = {"runs": [member._asdict() for member in members]}
+def write_study(out: Path, members: Sequence[Member], planned: Sequence[Member], left_out: Mapping[str, str]) -> None:
+    """What has finished, and what shall run in all: a study that was cut has less of the former."""
+    told: dict[str, Any] = {
+        "runs": [member._asdict() for member in members],
+        "planned": [member._asdict() for member in planned],
+    }
     write_whole(out / records.STUDY, as_json_text(told | ({"left_out": left_out} if left_out else {}), indent=2) + "\n")
 
 

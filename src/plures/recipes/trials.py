@@ -61,8 +61,8 @@ class Trial:
 class SearchWatcher(Watcher, Protocol):
     """Is told how a search goes, and how the runs in it go."""
 
-    def search_started(self, target: Target, kept: int, planned: int) -> None:
-        """`kept` trials are there from before."""
+    def search_started(self, target: Target, kept: int, planned: int, tested: bool) -> None:
+        """`kept` trials are there from before; `tested`: so is a refit, which looked at test data."""
 
     def trial_started(self, number: int, planned: int, options: Point) -> None: ...
 
@@ -72,7 +72,7 @@ class SearchWatcher(Watcher, Protocol):
 class SearchSilence(Silence):
     """The watcher that shows nothing."""
 
-    def search_started(self, target: Target, kept: int, planned: int) -> None: ...
+    def search_started(self, target: Target, kept: int, planned: int, tested: bool) -> None: ...
 
     def trial_started(self, number: int, planned: int, options: Point) -> None: ...
 

@@ -29,7 +29,7 @@ def client_report(path: Path, asked: Asked, *, label: str | None = None, against
     reference = None if against is None else find_reference(series, given, against)
     scores = scores_of(series, asked, MORE)
     if asked.split not in scores:
-        raise InvalidConfig(no_scores_text(series.first, asked))
+        raise InvalidConfig(no_scores_text([series], asked))
     pairings = {} if reference is None else pairings_of(series, reference, scores, asked)
     main, metric = pairings.get(asked.split), series.first.metric
     population = read_population(series.first.folder, newcomers=asked.newcomers)
@@ -89,7 +89,7 @@ def pairings_of(series: Series, reference: Series, scores: ScoresBySplit, asked:
     }
     found = {split: pairing for split, pairing in both.items() if pairing is not None}
     if asked.split not in found:
-        raise InvalidConfig(no_scores_text(reference.first, other_model(asked)))
+        raise InvalidConfig(no_scores_text([reference], other_model(asked)))
     return found
 
 

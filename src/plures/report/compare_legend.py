@@ -11,26 +11,26 @@ from plures.report.references import STAGE_A
 from plures.report.scales import SMALLER_IS_BETTER, in_percent
 
 
-def legend(found: StudyComparison) -> str:
-    """What the columns are."""
+def legend(found: StudyComparison, mark: str = "bold") -> str:
+    """What the columns are, and how the best is marked."""
     better = ", smaller is better" if found.metric in SMALLER_IS_BETTER else ""
     scale = ", percent" if in_percent(found.metric) else ""
     who = "newcomers" if found.rows[0].model.startswith("newcomers/") else "clients"
     rounds = "" if found.reference == STAGE_A else f"rounds: to {SHARE:g} of the end, over {found.reference}'s. "
     return (
         f"{found.metric}: {found.split} examples of all {who}, last round{scale}{better}; mean±std of n seeds (ddof 0)"
-        f"{best_text(found)}. chosen: in the round best on validation. low 10%: bottom decile of {who}. "
+        f"{best_text(found, mark)}. chosen: in the round best on validation. low 10%: bottom decile of {who}. "
         f"{difference_legend(found)}{rounds}sent: bytes. {models_text(found)}"
     )
 
 
-def best_text(found: StudyComparison) -> str:
-    """What is bold, if anything is."""
+def best_text(found: StudyComparison, mark: str) -> str:
+    """What is marked, if anything is."""
     best = found.best()
     if not best:
         return ""
     several = any(row.last.weighted is not None and len(row.last.weighted.values) > 1 for row in found.rows)
-    return f", bold: best{' and means within its std' if several else ''}"
+    return f", {mark}: best{' and means within its std' if several else ''}"
 
 
 def difference_legend(found: StudyComparison) -> str:

@@ -69,7 +69,7 @@ Pair = tuple[Judged, Judged | None]
 def compare_series(series: Sequence[Series], reference: Series | None, asked: Asked) -> StudyComparison:
     """Every series against the reference; without one, each against the stage (a) that it began with."""
     if not any(is_scored(one, asked) for one in series):
-        raise InvalidConfig(no_scores_text(series[0].first, asked))
+        raise InvalidConfig(no_scores_text(series, asked))
     return comparison_of(judged_pairs(series, reference, asked), reference, asked)
 
 
@@ -112,9 +112,28 @@ def other_model(asked: Asked) -> Asked:
     return Asked(split=asked.split, newcomers=asked.newcomers)
 
 
-def no_scores_text(run: RecordedRun, asked: Asked) -> str:
-    have = ", ".join(run.models) or "none"
-    return f"{run.folder} has no scores {asked.name_of(run)}. The models it has scores of: {have}."
+def no_scores_text(series: Sequence[Series], asked: Asked) -> str:
+    """What is missing, and what would bring it."""
+    first, runs = series[0].first, [run for one in series for run in one.runs.values()]
+    head = f"{first.folder} has no scores {asked.name_of(first)}"
+    if asked.newcomers and not any(model.startswith("newcomers/") for run in runs for model in run.models):
+        return f"{head}: no newcomers were held out. Set data.newcomers, such as 0.2, and run it again."
+    if any(asked.model_of(run) in run.models for run in runs):
+        return (
+            f"{head}: the model is there, but was not scored on {asked.split} data. Name the split in `splits` of "
+            "[evaluation] and run it again, or choose another with --split."
+        )
+    return f"{head}. The models there are scores of: {models_by_label(series)}."
+
+
+def models_by_label(series: Sequence[Series]) -> str:
+    """Label by label where they differ."""
+    models = {
+        one.label: ", ".join(dict.fromkeys(name for run in one.runs.values() for name in run.models)) for one in series
+    }
+    if len(set(models.values())) == 1:
+        return next(iter(models.values())) or "none"
+    return "; ".join(f"{label}: {names or 'none'}" for label, names in models.items())
 
 
 def scores_of(series: Series, asked: Asked, more: Sequence[str] = ()) -> ScoresBySplit:

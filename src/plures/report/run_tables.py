@@ -14,6 +14,7 @@ from plures.report.tables import score
 
 COLOURS = {"running": "cyan", "finished": "green", "interrupted": "yellow"}
 """Every other state is red."""
+SHORT = {"validation": "val."}
 
 
 def runs_table(runs: Sequence[RunState], base: Path) -> Table:
@@ -38,12 +39,14 @@ def runs_table(runs: Sequence[RunState], base: Path) -> Table:
 
 
 def shown_score(run: RunState) -> str:
-    """An accuracy alone, another metric with its name."""
+    """An accuracy alone, another metric with its name; what is not of test data says so."""
     if run.metric is None or run.value is None:
         return "-"
     metric = run.metric.rpartition("/")[2]
     value = score(run.value, metric)
-    return value if metric == "accuracy" else f"{metric} {value}"
+    split = run.metric.split("/")[-2]
+    where = "" if split == "test" else f" {SHORT.get(split, split)}"
+    return f"{value if metric == 'accuracy' else f'{metric} {value}'}{where}"
 
 
 def shown_folder(folder: Path, base: Path) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from plures.report.baselines import LOOKED_FOR, Beside, baselines_first, look_beside
 from plures.report.conditions import differences_text
+from plures.report.cut_studies import CutStudy, cut_studies
 from plures.report.references import labelled_reference, read_with_reference, usual_reference
-from plures.report.studies import Series
+from plures.report.studies import Series, distinct
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +23,16 @@ class Selection:
     reference: Series | None
     """None: stage (a) of each."""
     beside: Beside = field(default_factory=Beside)
+    cut: tuple[CutStudy, ...] = ()
+    """Studies that lack runs."""
 
     def words(self) -> list[str]:
         """What a reader must know of it; a command stands in a line of its own, with a margin."""
-        return [
-            word for word in (differences_text(self.series), *self.beside.words) if word
-        ] + self.beside.command_lines()
+        words = (*(one.text() for one in self.cut), differences_text(self.series), *self.beside.words)
+        return [word for word in words if word] + self.beside.command_lines()
 
     def as_json(self) -> dict[str, Any]:
-        return {"beside": self.beside.as_json()}
+        return {"beside": self.beside.as_json(), "cut": [one.as_json() for one in self.cut]}
 
 
 def select(paths: Sequence[Path], against: str | None = None, *, alone: bool = False) -> Selection:
@@ -46,4 +48,6 @@ def select(paths: Sequence[Path], against: str | None = None, *, alone: bool = F
         reference = usual_reference(everything)
     elif may_be_added:
         reference = labelled_reference(everything, against)
-    return Selection(series=tuple(baselines_first(everything)), reference=reference, beside=beside)
+    return Selection(
+        series=tuple(baselines_first(everything)), reference=reference, beside=beside, cut=cut_studies(distinct(paths))
+    )

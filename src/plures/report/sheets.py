@@ -51,8 +51,8 @@ class Sheet:
         return [[cell for column, cell in zip(self.columns, row, strict=True) if column.heading] for row in self.rows]
 
 
-def terminal_table(sheet: Sheet) -> Table:
-    """For a terminal of 80 columns: text is folded, numbers are not."""
+def terminal_table(sheet: Sheet, *, stars: bool = False) -> Table:
+    """For a terminal of 80 columns: text is folded, numbers are not. With stars before what shall be bold."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in sheet.shown:
         if column.words:
@@ -60,5 +60,11 @@ def terminal_table(sheet: Sheet) -> Table:
         else:
             table.add_column(Text(column.heading), justify="right", no_wrap=True)
     for row in sheet.shown_rows():
-        table.add_row(*(Text(cell.text, style="bold" if cell.bold else "") for cell in row))
+        table.add_row(*(cell_text(cell, stars=stars) for cell in row))
     return table
+
+
+def cell_text(cell: Cell, *, stars: bool) -> Text:
+    if not cell.bold:
+        return Text(cell.text)
+    return Text(f"*{cell.text}" if stars else cell.text, style="bold")

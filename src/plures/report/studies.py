@@ -126,12 +126,15 @@ def study_groups(folder: Path) -> list[Group]:
         listed = json.loads((folder / records.STUDY).read_text(encoding="utf-8"))["runs"]
         named = [(str(entry["label"]), folder / entry["folder"]) for entry in listed]
     if not named:
-        raise RunFolderError(f"The study {folder} names no runs.")
+        raise RunFolderError(
+            f"The study {folder} names no runs: none has finished. Wait for the first, or run it again into a new "
+            "folder."
+        )
     for label, path in named:
         if not path.is_dir():
             raise RunFolderError(
-                f"The study {folder} names {path}, which is not there: the study has not been run to its end. "
-                "Finish it, or name the run folders that you want to compare."
+                f"The study {folder} names {path}, which is not there: moved, or never run. Run the study again "
+                "into a new folder, or name the run folders that you want to compare."
             )
         groups.setdefault(label, []).append(read_run(path))
     return list(groups.items())

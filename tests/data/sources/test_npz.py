@@ -98,10 +98,10 @@ def test_a_name_of_clients_that_the_file_lacks_is_refused(tmp_path: Path) -> Non
 def test_pickled_objects_are_never_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     path.write_bytes(pickle.dumps({"x": 1}))
-    with pytest.raises(InvalidData, match=r"Cannot read .*mine.npz"):
+    with pytest.raises(InvalidData, match=r"Cannot read .*mine.npz: it is no npz file. .*fetch it again.$"):
         load(path=path)
     np.savez(path, x=np.ones((2, 2)), y=np.array([1, "two"], object))
-    with pytest.raises(InvalidData, match="Object arrays cannot be loaded"):
+    with pytest.raises(InvalidData, match=r"mine.npz has Python objects in the array 'y'"):
         load(path=path)
 
 

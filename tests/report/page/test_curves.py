@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plures.report.page.axes import metric_range
 from tests.report.page.pages import charts, listed, missing, write_rounds
 from tests.report.run_folders import write_run
 
@@ -45,6 +46,23 @@ def test_bytes_are_summed_over_all_rounds_and_time_is_since_the_start(two_seeds)
 def test_a_run_alone_has_no_band(two_seeds):
     (only,) = charts(two_seeds[0])["curve-accuracy-round"].traces
     assert listed(only["y"]) == [0.2, 0.6]
+
+
+def test_axes_of_shares_show_tenths_and_end_at_0_and_1(two_seeds):
+    found = charts(two_seeds[0])
+
+    shares = found["curve-accuracy-round"].layout["yaxis"]
+    assert shares["tickformat"] == "~%"
+    assert shares["autorangeoptions"] == {"clipmin": 0, "clipmax": 1}
+    assert not {"tickformat", "autorangeoptions"} & found["curve-loss-round"].layout["yaxis"].keys()
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "expected"),
+    [("accuracy", 1.0, [0.5, 1.0]), ("accuracy", 0.0, [0.0, 1.0]), ("loss", 1.0, [0.5, 1.5])],
+)
+def test_the_range_around_one_share_has_only_shares(metric, value, expected):
+    assert metric_range(metric, value, value) == expected
 
 
 def test_a_number_that_records_cannot_hold_is_a_gap(two_seeds):

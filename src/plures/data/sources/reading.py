@@ -9,7 +9,7 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 FETCH_AGAIN = "It is damaged, or not what its name says: fetch it again"
 GZIP_MAGIC = b"\x1f\x8b"
+NPY_MAGIC = b"\x93NUMPY"
+ZIP_MAGIC = b"PK"
 
 BROKEN: tuple[type[Exception], ...] = (
     *(OSError, EOFError, MemoryError, ArithmeticError, RuntimeError, SyntaxError),
@@ -58,18 +60,36 @@ def open_file(path: Path) -> Unpacked:
     return gzip.open(path) if packed else path.open("rb")
 
 
-def read_npz(path: Path, *names: str, optional: Collection[str] = ()) -> dict[str, Array]:
+def read_npz(path: Path, *names: str, optional: Collection[str] = (), remedy: str = FETCH_AGAIN) -> dict[str, Array]:
     """The named arrays of an npz file, and those of `optional` that it has; pickled objects are never read."""
     # Opened here, for numpy leaves a file that it cannot read open.
-    with reading(path), path.open("rb") as file:
+    with reading(path, remedy=remedy), path.open("rb") as file:
+        check_npz(path, file, remedy)
         loaded = np.load(file, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise wrong(path, "is no npz file", "Save the arrays with numpy.savez")
         absent = [name for name in names if name not in loaded.files]
         if absent:
             has = ", ".join(loaded.files) or "none"
             raise wrong(path, f"has no array '{absent[0]}' (it has: {has})", "Name the array, or fetch the file again")
-        return {name: loaded[name] for name in (*names, *optional) if name in loaded.files}
+        return {name: numbers_of(path, loaded, name, remedy) for name in (*names, *optional) if name in loaded.files}
+
+
+def check_npz(path: Path, file: io.BufferedReader, remedy: str) -> None:
+    """Told in our words: numpy takes what is no zip file for a pickle, and advises to load it."""
+    first = file.read(len(NPY_MAGIC))
+    if first == NPY_MAGIC:
+        raise wrong(path, "is no npz file", "Save the arrays with numpy.savez")
+    if not (first.startswith(ZIP_MAGIC) and zipfile.is_zipfile(file)):
+        raise InvalidData(f"Cannot read {path}: it is no npz file. {remedy}.")
+    file.seek(0)
+
+
+def numbers_of(path: Path, loaded: Mapping[str, Array], name: str, remedy: str) -> Array:
+    try:
+        return loaded[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise wrong(path, f"has Python objects in the array '{name}'", remedy) from None
 
 
 def optional_package(package: str, what: str) -> Any:

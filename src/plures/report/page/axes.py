@@ -21,7 +21,18 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def metric_axis(metric: str, **more: Any) -> dict[str, Any]:
-    return axis(metric, **({"tickformat": ".0%"} if in_percent(metric) else {}), **more)
+    return axis(metric, **(share_ticks() if in_percent(metric) else {}), **more)
+
+
+def share_ticks() -> dict[str, Any]:
+    """As many decimals as ticks need to differ, and no room for shares that there cannot be."""
+    return {"tickformat": "~%", "autorangeoptions": {"clipmin": 0, "clipmax": 1}}
+
+
+def metric_range(metric: str, low: float, high: float) -> list[float]:
+    """A range with some room; shares stay between 0 and 1."""
+    wide = room(low, high)
+    return [max(0.0, wide[0]), min(1.0, wide[1])] if in_percent(metric) else wide
 
 
 def titled(metric: str) -> str:

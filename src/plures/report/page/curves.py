@@ -141,6 +141,7 @@ def traces_of(one: Labelled, curve: Curve, metric: str, way: Against) -> list[Tr
         "meta": {"label": one.label},
         "x": curve.x,
         "y": curve.mean,
+        "cliponaxis": False,
         "line": {"color": one.style.colour, "dash": one.style.dash, "width": 2},
         "marker": {"color": one.style.colour, "symbol": one.style.sign, "size": 6},
         "hovertemplate": hover,

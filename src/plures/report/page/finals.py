@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from plures.report.page.axes import axis, bytes_axis, log_if_wide, metric_axis, metric_format, room
+from plures.report.page.axes import axis, bytes_axis, log_if_wide, metric_axis, metric_format, metric_range
 from plures.report.page.chart import Chart, Group, Item, Missing, Section, Trace, numbers
 from plures.report.page.few import plain
 from plures.report.page.gathered import Gathered, Labelled
@@ -92,6 +92,7 @@ def scatter(
     told: tuple[str, Callable[[float], str]],
 ) -> Chart:
     name, tell = told
+    values = [end.value for end in ends]
     labels = list(dict.fromkeys(end.label.label for end in ends))
     return Chart(
         key=key,
@@ -100,7 +101,7 @@ def scatter(
         traces=[trace_of([end for end in ends if end.label.label == label], metric, hover) for label in labels],
         layout={
             "xaxis": {"rangemode": "tozero"} | xaxis,
-            "yaxis": metric_axis(metric, range=room(min(end.value for end in ends), max(end.value for end in ends))),
+            "yaxis": metric_axis(metric, range=metric_range(metric, min(values), max(values))),
         },
         numbers=numbers(
             ("label", "seed", name, metric),
@@ -119,6 +120,7 @@ def trace_of(ends: Sequence[End], metric: str, hover: str) -> Trace:
         "x": [end.x for end in ends],
         "y": [end.value for end in ends],
         "text": [f"seed {end.seed}" for end in ends],
+        "cliponaxis": False,
         "marker": {"color": one.style.colour, "symbol": one.style.sign, "size": 11, "opacity": 0.85},
         "hovertemplate": f"%{{text}}<br>{hover}<br>{plain(metric)} %{{y{metric_format(metric)}}}"
         "<extra>%{fullData.name}</extra>",

@@ -129,7 +129,7 @@ def gather(
     asked, chosen = asked or Asked(), select(paths, against, alone=alone)
     series, reference = chosen.series, chosen.reference
     if not any(is_scored(one, asked) for one in series):
-        raise InvalidConfig(no_scores_text(series[0].first, asked))
+        raise InvalidConfig(no_scores_text(series, asked))
     pairs = judged_pairs(series, reference, asked)
     comparison = comparison_of(pairs, reference, asked)
     labels = [

@@ -83,6 +83,7 @@ def rank_traces(one: Labelled, ranks: Ranked, metric: str) -> list[Trace]:
         "x": x,
         "y": ranks.mean[places],
         "text": plains(named),
+        "cliponaxis": False,
         "line": {"color": one.style.colour, "dash": one.style.dash, "width": 2},
         "marker": {"color": one.style.colour, "symbol": one.style.sign, "size": 6},
         "hovertemplate": f"client %{{text}}<br>{plain(metric)} %{{y{metric_format(metric)}}}"

@@ -68,6 +68,7 @@ def size_chart(found: Gathered, one: Labelled, clients: Numbers, shares: Floats,
                 "x": shares[places],
                 "y": values[places],
                 "text": plains([names[place] for place in places]),
+                "cliponaxis": False,
                 "marker": {"color": one.style.colour, "symbol": one.style.sign, "size": 8, "opacity": 0.7},
                 "hovertemplate": f"client %{{text}}<br>%{{x:.1%}} of the model<br>{plain(found.metric)} "
                 f"%{{y{metric_format(found.metric)}}}<extra></extra>",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from plures.core.errors import RunFolderError
+from plures.core.errors import InvalidConfig, RunFolderError
 from plures.report.comparing import Asked
 from plures.report.page.building import page_html
 from plures.report.page.gathered import gather
 from plures.report.writing import write_whole
 
 REPORT = "report.html"
+ENDINGS = (".html", ".htm")
 
 
 def write_report(
@@ -21,6 +22,10 @@ def write_report(
     path = out or folders[0] / REPORT
     if path.is_dir():
         raise RunFolderError(f"{path} is a folder. Give the name of a file, such as --out {path / REPORT}.")
+    if path.suffix.lower() not in ENDINGS:
+        raise InvalidConfig(
+            f"Cannot write {path}: a report is a page. Give a name that ends in {' or '.join(ENDINGS)}."
+        )
     page = page_html(gather(folders, against, asked, alone=alone))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
