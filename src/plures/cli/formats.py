@@ -91,9 +91,9 @@ def text_of(page: Page, form: Form) -> str:
     if form == "csv":
         return csv_text(page.full)
     if form == "table":
-        console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
-        print_tables(page, console)
-        return str(console.file.getvalue())  # type: ignore[attr-defined]
+        text = io.StringIO()
+        print_tables(page, Console(file=text, width=WIDTH, color_system=None))
+        return text.getvalue()
     write = {"markdown": told_in_markdown, "latex": told_in_latex}[form]
     return "\n".join(map(write, page.tables))
 

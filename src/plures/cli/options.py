@@ -14,6 +14,14 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key, such as rounds=50 or data.clients=10. Repeatable."),
 ]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="auto, trial, workers, cached, vectorised or sequential.",
+        autocompletion=completing.engines,
+    ),
+]
 ExperimentFile = Annotated[
     Path,
     typer.Argument(help='A TOML file; method = "pflego" is a whole one.', autocompletion=completing.experiment_files),

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from plures.cli import completing
-from plures.cli.options import AsJson, ExperimentFile
+from plures.cli.options import AsJson, EngineName, ExperimentFile
 from plures.cli.options import Changes as Changes
 from plures.cli.options import Out as Out
 from plures.core.errors import InvalidConfig
@@ -48,14 +48,7 @@ def run(
     alone: Annotated[
         bool, typer.Option("--alone", help="With --seeds or --beside: not also local, fedavg and finetune.")
     ] = False,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="auto, trial, workers, cached, vectorised or sequential.",
-            autocompletion=completing.engines,
-        ),
-    ] = None,
+    engine: EngineName = None,
     track: Annotated[
         list[str] | None,
         typer.Option(

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from plures.cli import completing
-from plures.cli.options import AsJson, Changes
+from plures.cli.options import AsJson, Changes, EngineName
 from plures.cli.run import INTERRUPTED
 from plures.report import records
 from plures.report.json_text import as_json_text
@@ -56,14 +56,7 @@ def tune(
     seeds: Annotated[
         int | None, typer.Option(help="Runs of each trial, seeds counted from the file's; their mean counts.", min=1)
     ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="auto, trial, workers, cached, vectorised or sequential.",
-            autocompletion=completing.engines,
-        ),
-    ] = None,
+    engine: EngineName = None,
     refit: Annotated[
         int | None,
         typer.Option(

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from plures.core.method import own_parameters
 from plures.core.problem import Problem
 from plures.core.types import Params
-from plures.engines.chains import Chain, Link, chain_of
+from plures.engines.chains import Chain, Link, chain_of, names_in
 from plures.engines.stacked_batches import StackedBatch
 from plures.engines.stacked_penalties import pull_of
 from plures.engines.stacked_steps import scaled, scales_of
@@ -67,10 +67,6 @@ def twin_in(name: str, params: Params) -> str:
 def is_masked(params: Params) -> bool:
     """Whether what masks leave out is zero already, so that a view by them changes nothing."""
     return all(not bool((params[name] * ~mask).any()) for name, mask in masks_in(params).items())
-
-
-def names_in(links: Chain) -> set[str]:
-    return {name for link in links for name in (link.weight, link.bias) if name is not None}
 
 
 class ChainSteps:

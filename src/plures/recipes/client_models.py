@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -90,7 +90,7 @@ def model_of(result: RunResult, client: int | str, kind: ModelKind | None = None
 def inner_kind(kind: ModelKind, chosen: str | None) -> ModelKind:
     if kind != "guarded":
         return kind
-    return "global" if chosen == SHARED else chosen  # type: ignore[return-value]
+    return "global" if chosen == SHARED else cast(ModelKind, chosen)
 
 
 def usual_kind(result: RunResult, number: int) -> ModelKind:
