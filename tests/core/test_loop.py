@@ -43,11 +43,16 @@ def test_the_server_begins_with_the_models_own_values_at_round_zero():
 
 
 def test_rounds_are_numbered_from_one_and_committed_in_order():
-    commits = []
+    commits, staged = [], {}
 
     class Watched(MemoryStore):
+        def stage(self, round, states):
+            staged.update(states)
+            super().stage(round, states)
+
         def commit(self, round, states):
-            commits.append((round, sorted(states)))
+            commits.append((round, sorted({**staged, **states})))
+            staged.clear()
             super().commit(round, states)
 
     done = rounds_of(program(), CLIENTS, 3, store=Watched())

@@ -16,6 +16,7 @@ from plures.core.context import Engine, lone_facts, make_visit
 from plures.core.errors import ClientFailed
 from plures.core.goals import squared_error
 from plures.core.loop import start
+from plures.core.losses import Lost
 from plures.core.method import Method
 from plures.core.networks import NetworkPerClient, OneNetwork
 from plures.core.problem import descend
@@ -247,8 +248,11 @@ def test_a_client_whose_data_does_not_fit_is_named():
     wrong = UNEQUAL.batches[3]._replace(targets=UNEQUAL.batches[3].targets + 7)
     clients = Clients(batches=(*UNEQUAL.batches[:3], wrong, *UNEQUAL.batches[4:]))
     of = program(method(PHASES["plain"], **HEAD))
+    results = list(Vectorised().run(of, visits_to(of, clients)))
+    (lost,) = [result for result in results if isinstance(result, Lost)]
+    assert (lost.client, results.index(lost)) == (3, 3)
     with pytest.raises(ClientFailed, match="client-3, round 1, phase shared\\+personal"):
-        list(Vectorised().run(of, visits_to(of, clients)))
+        raise lost.error
 
 
 def test_labels_that_cross_entropy_passes_by_are_passed_by():

@@ -30,7 +30,7 @@ def test_every_registered_sampler_has_an_example_here():
 @samplers
 @given(num_clients=st.integers(5, 200), round=any_round, seed=any_seed)
 def test_clients_are_distinct_ascending_and_in_range(name, num_clients, round, seed):
-    clients, inclusion = EXAMPLES[name].draw(num_clients, round, seed)
+    clients, inclusion, _ = EXAMPLES[name].draw(num_clients, round, seed)
     assert list(clients) == sorted(set(clients))
     assert all(0 <= client < num_clients for client in clients)
     assert all(type(client) is int for client in clients)
@@ -40,7 +40,7 @@ def test_clients_are_distinct_ascending_and_in_range(name, num_clients, round, s
 @given(num_clients=st.integers(1, 100), round=any_round, seed=any_seed, data=st.data())
 def test_a_uniform_cohort_has_its_size(num_clients, round, seed, data):
     size = data.draw(st.integers(1, num_clients))
-    clients, inclusion = uniform(size).draw(num_clients, round, seed)
+    clients, inclusion, _ = uniform(size).draw(num_clients, round, seed)
     assert len(clients) == size
     assert inclusion == size / num_clients
 
@@ -49,15 +49,15 @@ def test_a_uniform_cohort_has_its_size(num_clients, round, seed, data):
     ("share", "num_clients", "size"), [(0.2, 100, 20), (0.25, 10, 2), (0.01, 10, 1), (1.0, 7, 7), (0.999, 7, 6)]
 )
 def test_a_share_is_cut_to_whole_clients_but_never_to_none(share, num_clients, size):
-    clients, inclusion = uniform(share).draw(num_clients, 1, 0)
+    clients, inclusion, _ = uniform(share).draw(num_clients, 1, 0)
     assert len(clients) == size
     assert inclusion == size / num_clients
 
 
 def test_all_clients_are_all_clients():
-    assert all_clients().draw(4, 9, 0) == ((0, 1, 2, 3), 1.0)
-    assert binomial(1.0).draw(4, 9, 0) == ((0, 1, 2, 3), 1.0)
-    assert uniform(4).draw(4, 9, 0) == ((0, 1, 2, 3), 1.0)
+    assert all_clients().draw(4, 9, 0) == ((0, 1, 2, 3), 1.0, None)
+    assert binomial(1.0).draw(4, 9, 0) == ((0, 1, 2, 3), 1.0, None)
+    assert uniform(4).draw(4, 9, 0) == ((0, 1, 2, 3), 1.0, None)
 
 
 @samplers
@@ -66,7 +66,7 @@ def test_clients_are_drawn_as_often_as_the_inclusion_says(name):
     num_rounds, num_clients = 4000, 10
     counts: Counter[int] = Counter()
     for round in range(1, num_rounds + 1):
-        clients, inclusion = EXAMPLES[name].draw(num_clients, round, 1)
+        clients, inclusion, _ = EXAMPLES[name].draw(num_clients, round, 1)
         counts.update(clients)
     allowed = 5 * sqrt(num_rounds * inclusion * (1 - inclusion))
     assert inclusion == (1.0 if name == "all" else pytest.approx(0.3, rel=1e-12))
@@ -119,7 +119,7 @@ def test_rounds_and_seeds_differ(name):
 
 def test_a_cohort_of_a_million_million_clients_takes_no_memory():
     # Anything that is made for each client would need terabytes.
-    clients, inclusion = uniform(50).draw(10**12, 1, 0)
+    clients, inclusion, _ = uniform(50).draw(10**12, 1, 0)
     assert len(clients) == 50
     assert max(clients) > 10**11
     assert inclusion == 5e-11

@@ -14,15 +14,9 @@ from plures import load_experiment, run_experiment
 from plures.methods import METHODS
 from plures.participation import SAMPLERS
 from plures.recipes.build import build
-from plures.recipes.experiment import (
-    RESERVED,
-    Experiment,
-    Participation,
-    Pipeline,
-    PretrainTable,
-    SearchTable,
-    TuneTable,
-)
+from plures.recipes.experiment import RESERVED, Experiment, Participation
+from plures.recipes.fault_tables import FaultsTable, TolerateTable
+from plures.recipes.stage_tables import Pipeline, PretrainTable, SearchTable, TuneTable
 from plures.report import records
 from tests.recipes.helpers import same_bits
 
@@ -52,6 +46,8 @@ def schema() -> dict[str, set[str]]:
         "pipeline.pretrain": set(PretrainTable.model_fields),
         "pipeline.tune": set(TuneTable.model_fields),
         "tune": set(SearchTable.model_fields),
+        "faults": set(FaultsTable.model_fields),
+        "tolerate": set(TolerateTable.model_fields),
     }
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -87,7 +83,7 @@ def test_every_key_of_the_schema_stands_in_the_example(section, keys):
 
 def test_the_schema_has_the_tables_of_the_plan():
     tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline"}
-    tables |= {"wire", "track", "tune"}
+    tables |= {"wire", "track", "tune", "checkpoint", "faults", "tolerate"}
 
     assert tables <= set(Experiment.model_fields)
     assert schema().keys() == {"", "pipeline.pretrain", "pipeline.tune", *tables} - {"method_options"}
@@ -109,7 +105,7 @@ def test_every_participation_rule_is_named_in_the_example():
 
 
 def test_the_reserved_tables_are_listed_in_a_comment():
-    (line,) = [line for line in TEXT.splitlines() if line.startswith("# [faults]")]
+    (line,) = [line for line in TEXT.splitlines() if line.startswith("# [privacy]")]
 
     assert re.findall(r"\[(\w+)\]", line) == list(RESERVED)
 

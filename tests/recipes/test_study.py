@@ -82,7 +82,8 @@ def test_what_is_planned_is_told_before_the_first_run(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_members(make_experiment(table()), run, out=tmp_path / "study", seeds=[3])
     told = json.loads((tmp_path / "study" / records.STUDY).read_text(encoding="utf-8"))
-    assert told == {"runs": [], "planned": [{"label": "fedavg", "seed": 3, "folder": "fedavg/seed-3"}]}
+    assert (told["runs"], told["planned"]) == ([], [{"label": "fedavg", "seed": 3, "folder": "fedavg/seed-3"}])
+    assert told["asked"] == {"experiment": table(), "seeds": [3], "beside": [], "usual": False}
     with pytest.raises(RunFolderError, match="no run has finished"):
         read_result(tmp_path / "study")
 

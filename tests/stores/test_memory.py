@@ -1,5 +1,6 @@
 """Client state in memory."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,3 +47,29 @@ def test_the_mapping_given_to_commit_may_be_changed_afterwards():
     states[2] = {"v": torch.tensor(2)}
     del states[1]
     assert list(store.clients()) == [1]
+
+
+def test_what_is_staged_is_in_force_with_the_commit_of_its_round():
+    store = MemoryStore()
+    store.commit(1, {1: {"v": torch.tensor(1)}})
+    store.stage(2, {1: {"v": torch.tensor(2)}})
+    store.stage(2, {3: {"v": torch.tensor(4)}})
+    assert (store.get(1)["v"].item(), store.get(3), store.round) == (1, None, 1)
+    store.commit(2)
+    assert (store.get(1)["v"].item(), store.get(3)["v"].item(), store.round) == (2, 4, 2)
+
+
+def test_what_is_discarded_is_never_in_force():
+    store = MemoryStore()
+    store.stage(1, {1: {"v": torch.tensor(1)}})
+    store.discard()
+    store.commit(1, {2: {"v": torch.tensor(2)}})
+    assert list(store.clients()) == [2]
+
+
+def test_another_round_than_is_under_way_is_refused():
+    store = MemoryStore()
+    store.stage(1, {1: {"v": torch.tensor(1)}})
+    for wrong in (lambda: store.stage(2, {}), lambda: store.commit(2)):
+        with pytest.raises(ValueError, match="round 1 are staged"):
+            wrong()

@@ -33,6 +33,8 @@ plures compare RUN RUN...   paired differences, and whom they help and hurt
 
 plures runs                 every run and its state; plures watch RUN: one
 
+plures resume RUN           go on with a run that was cut
+
 plures tune EXPERIMENT.toml the best options, chosen on validation data
 
 plures report RUN RUN...    one page with every chart, which works offline
@@ -60,6 +62,7 @@ class Commands(LazyGroup):
         ),
         "data": Lazy("data:data_app", "Data sets: what there is, what is in one, and how to get it."),
         "demo": Lazy("demo:demo", "Compare all methods on real handwritten digits, 20 clients with 2 classes each."),
+        "doctor": Lazy("doctor:doctor", "Look at every file of a run or a study, and repair what can be repaired."),
         "export": Lazy("export:export", "Write one client's complete model to a file."),
         "gates": Lazy("gates:gates", "Group the clients of a run by how alike their gates are (Ward)."),
         "methods": Lazy(
@@ -71,6 +74,7 @@ class Commands(LazyGroup):
             "Write a new method, its test row, oracle, tests and page; all of it passes as it is.",
         ),
         "report": Lazy("report:report", "Make one HTML page about runs, which works offline."),
+        "resume": Lazy("resume:resume", "Go on with a run or a study that was interrupted or killed."),
         "run": Lazy("run:run", "Run an experiment file and write its results to a folder."),
         "runs": Lazy("runs:runs", "List the runs below a folder, newest first, with their state."),
         "split": Lazy("methods:split", "Show each parameter of a model, whose it is and how large, with totals."),

@@ -36,7 +36,12 @@ class Pace:
 
     def begin(self, rounds: int) -> None:
         self.rounds, self.rounds_done, self.clients, self.num_bytes = rounds, 0, 0, 0
+        self.before = 0
+        """Rounds that were there when the run went on."""
         self.began, self.score = time.perf_counter(), ""
+
+    def resume(self, rounds_done: int) -> None:
+        self.before = self.rounds_done = rounds_done
 
     def round_done(self, report: RoundReport, metrics: Mapping[str, Summary], shown: str) -> None:
         self.rounds_done = report.round
@@ -56,7 +61,7 @@ class Pace:
 
     @property
     def left(self) -> float:
-        return self.spent / max(self.rounds_done, 1) * (self.rounds - self.rounds_done)
+        return self.spent / max(self.rounds_done - self.before, 1) * (self.rounds - self.rounds_done)
 
     @property
     def left_of_all(self) -> float:
@@ -108,6 +113,11 @@ class BarWatcher:
         if self.pace.total > 1:
             self.all = self._line("all runs", self.pace.total, done=self.pace.number - 1)
 
+    def resumed(self, rounds_done: int) -> None:
+        self.pace.resume(rounds_done)
+        if self.task is not None:
+            self.progress.update(self.task, completed=rounds_done)
+
     def _line(self, title: str, total: int, *, done: int = 0) -> TaskID:
         return self.progress.add_task(title, total=total, completed=done, rate="", score="", sent="", left="")
 
@@ -143,6 +153,10 @@ class LineWatcher:
         self.pace.begin(rounds)
         which = f"run {self.pace.number} of {self.pace.total}, " if self.pace.total > 1 else ""
         self._print(f"{title}: {which}{rounds} rounds, {clients} clients")
+
+    def resumed(self, rounds_done: int) -> None:
+        self.pace.resume(rounds_done)
+        self._print(f"{self.title}: goes on after round {rounds_done}")
 
     def round_done(self, report: RoundReport, metrics: Mapping[str, Summary]) -> None:
         self.pace.round_done(report, metrics, self.shown)

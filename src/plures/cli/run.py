@@ -58,6 +58,12 @@ def run(
         ),
     ] = None,
     out: Out = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the run or study in --out from its last checkpoint, if there is one."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment file and write its results to a folder.
@@ -72,6 +78,11 @@ def run(
     them out:
 
     plures run FILE --seeds 3 --beside ditto
+
+    A run that was interrupted or killed goes on as if it had not been, with
+    the same result to the bit:
+
+    plures run FILE --out RUN --resume, or plures resume RUN
     """
     from plures.cli.compare import show_comparison
     from plures.cli.progress import make_watcher
@@ -79,15 +90,26 @@ def run(
 
     loaded = load_experiment(experiment, [*(changes or []), *([] if engine is None else [f"engine={engine}"])])
     loaded = loaded.model_copy(update={"track": loaded.track.also(track or [])})
-    folder = out or (Path(loaded.out) if loaded.out else default_folder(loaded.method))
+    folder = out or (Path(loaded.out) if loaded.out else None)
+    if resume and folder is None:
+        raise InvalidConfig("--resume needs the folder of the run: --out RUN. `plures runs` lists runs.")
+    folder = folder or default_folder(loaded.method)
     watcher = make_watcher(Console(stderr=True))
     with told_where(folder):
         if seeds is not None or beside:
             chosen = [loaded.seed] if seeds is None else read_seeds(seeds, loaded)
-            run_study(loaded, out=folder, seeds=chosen, beside=beside or [], usual=not alone, watcher=watcher)
+            run_study(
+                loaded,
+                out=folder,
+                seeds=chosen,
+                beside=beside or [],
+                usual=not alone,
+                watcher=watcher,
+                resume=resume,
+            )
             show_comparison([folder], alone=alone, form="json" if as_json else "table")
         else:
-            show_result(run_experiment(loaded, out=folder, watcher=watcher), as_json=as_json)
+            show_result(run_experiment(loaded, out=folder, watcher=watcher, resume=resume), as_json=as_json)
     if not as_json:
         Console().print(f"Results: {folder}", highlight=False, soft_wrap=True)
 
@@ -121,7 +143,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     if result.selected_round is not None:
         console.print(f"\nThe above is round {result.metrics_round}; {selected_line(result)}", highlight=False)
     engine = f"Engine: {result.facts['engine']} ({result.facts['engine_reason']})."
-    for line in (targets_line(result), gap_line(result), guard_line(result), engine, cost_line(result.cost)):
+    told = (targets_line(result), gap_line(result), guard_line(result), lost_line(result))
+    for line in (*told, engine, cost_line(result.cost)):
         if line:
             console.print(textwrap.fill(line, 80), highlight=False, soft_wrap=True)
 
@@ -139,6 +162,16 @@ def targets_line(result: RunResult) -> str:
     found = result.rounds_to.get("targets", {})
     told = ", ".join(f"{target} in round {round}" for target, round in found.items())
     return f"{result.rounds_to['metric']} reached {told}." if told else ""
+
+
+def lost_line(result: RunResult) -> str:
+    """How many visits were lost, and to what; those that were called in vain were not needed."""
+    lost = {kind: count for kind, count in result.lost.items() if kind != "surplus"}
+    if not lost:
+        return ""
+    called = sum(len(line["cohort"]) for line in result.history) - result.lost.get("surplus", 0)
+    kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in lost.items())
+    return f"Lost: {sum(lost.values()) / called:.1%} of visits ({kinds}); rounds.jsonl names each."
 
 
 def gap_line(result: RunResult) -> str:
@@ -169,11 +202,11 @@ def guard_line(result: RunResult) -> str:
 
 @contextmanager
 def told_where(folder: Path) -> Iterator[None]:
-    """On Ctrl-C, say where the whole rounds are, if there are any."""
+    """On Ctrl-C, say where the whole rounds are, if there are any, and how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        kept = f"; the whole rounds are kept in {folder}" if folder.exists() else ""
+        kept = f"; the whole rounds are kept in {folder}; plures resume {folder} goes on" if folder.exists() else ""
         Console(stderr=True).print(f"interrupted{kept}", highlight=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
 

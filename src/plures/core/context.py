@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 
 from plures.core.client import Result
+from plures.core.losses import STRICT, Lost, Missing, Tolerance
 from plures.core.method import OptimizerState
 from plures.core.program import Binding, Program
 from plures.core.seeds import generator
+from plures.core.sums import Summing, empty_sum
 from plures.core.types import Batch, Facts, Later, Params, Part, is_known, select
 from plures.core.visit import Visit
 from plures.core.wire import Message, Parcel, send
@@ -39,12 +41,26 @@ class Population(Protocol):
     def name(self, client: int) -> str: ...
 
 
-class Store(Protocol):
-    """Client state between rounds; changed only for the cohort, once per round."""
+class HasStates(Protocol):
+    """Knows what clients keep."""
 
     def get(self, client: int) -> Params | None: ...
 
-    def commit(self, round: int, states: Mapping[int, Params]) -> None: ...
+
+class Store(HasStates, Protocol):
+    """Client state between rounds; changed only for the cohort, once per round."""
+
+    def stage(self, round: int, states: Mapping[int, Params]) -> None:
+        """What clients will keep, of a round that is under way; nothing of it is in force before the commit."""
+
+    def commit(self, round: int, states: Mapping[int, Params]) -> None:
+        """These, and what was staged, are in force."""
+
+    def discard(self) -> None:
+        """Forget what was staged: the round will not be."""
+
+    def clients(self) -> Iterator[int]:
+        """Clients with a state, in order."""
 
 
 class Engine(Protocol):
@@ -53,8 +69,8 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result]:
-        """The method's own local work."""
+    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result | Lost]:
+        """The method's own local work; a client that fails is lost, and the others go on."""
 
     def map(self, work: Callable[[Visit], Any], visits: Iterable[Visit]) -> Iterator[Any]:
         """Any work on clients, for methods with a round of their own."""
@@ -79,6 +95,31 @@ class Shares(Protocol):
         """Items are visits, or have the shared parameters that they need as `shared`."""
 
 
+class Faults(Protocol):
+    """What goes wrong with clients on purpose; every draw is keyed by the seed, the round and the client."""
+
+    def is_absent(self, seed: int, round: int, client: int) -> bool:
+        """Whether a client that is called does not answer."""
+
+    def seconds(self, seed: int, round: int, client: int) -> float:
+        """By how much it is slow."""
+
+    def kills_worker(self, seed: int, round: int, client: int) -> bool:
+        """Whether the process that does its work dies, once."""
+
+    def after(self, visit: Visit, result: Result) -> Result | Lost:
+        """What reaches the server of a client's work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conduct:
+    """How rounds are held: what they bear, what goes wrong on purpose, and how uploads are summed."""
+
+    tolerance: Tolerance = STRICT
+    faults: Faults | None = None
+    new_sum: Callable[[], Summing] = empty_sum
+
+
 @dataclass(frozen=True, kw_only=True)
 class Server:
     """What the server holds after a round."""
@@ -94,6 +135,9 @@ class RoundReport:
 
     round: int
     cohort: tuple[int, ...]
+    """Everybody who was called."""
+    lost: tuple[Missing, ...] = ()
+    """Those of the cohort whose work is not in the sum."""
     losses: dict[str, float] = field(default_factory=dict)
     """Mean training loss of each phase over the cohort, by examples."""
     bytes_down: int = 0
@@ -145,27 +189,54 @@ class RoundContext:
     """Of the whole run."""
     on_result: Callable[[Visit, Result], None] | None = None
     """Sees each result before the server step."""
+    conduct: Conduct = Conduct()
+    missing: tuple[Missing, ...] = ()
+    """Those that were called as well and do not come."""
+    wanted: int | None = None
+    """How many are to arrive, where more than that were called."""
 
     @property
     def round(self) -> int:
         return self.server.round + 1
 
+    @property
+    def called(self) -> tuple[int, ...]:
+        """The whole cohort, in order."""
+        return tuple(sorted([*self.clients, *(one.client for one in self.missing)])) if self.missing else self.clients
+
     def visits(self) -> Iterator[Visit]:
-        """The cohort's visits, made one at a time as the engine asks for them."""
-        sizes = [self.population.num_examples(client) for client in self.clients]
-        total = sum(sizes)
-        for client, size in zip(self.clients, sizes, strict=True):
-            facts = Facts(
-                examples=size,
-                cohort_examples=total,
-                all_examples=self.population.total_examples,
-                cohort_clients=len(sizes),
-                all_clients=self.population.num_clients,
-                inclusion=self.inclusion,
-            )
-            yield make_visit(
-                self.program, self.population, self.store, self.server, client, self.round, facts, rounds=self.rounds
-            )
+        """The visits of those that come, made one at a time as the engine asks for them."""
+        examples = self.examples_wanted()
+        for client in self.clients:
+            yield self.visit(client, examples)
+
+    @property
+    def num_wanted(self) -> int:
+        """How many are to arrive: what clients are told of the cohort is of so many."""
+        return len(self.called) if self.wanted is None else self.wanted
+
+    def examples_wanted(self) -> int:
+        """Of those that are wanted: of all that are called, or such a share of it."""
+        called = self.called
+        total = sum(self.population.num_examples(client) for client in called)
+        return total if self.num_wanted == len(called) else round(total * self.num_wanted / len(called))
+
+    def visit(self, client: int, cohort_examples: int) -> Visit:
+        facts = Facts(
+            examples=self.population.num_examples(client),
+            cohort_examples=cohort_examples,
+            all_examples=self.population.total_examples,
+            cohort_clients=self.num_wanted,
+            all_clients=self.population.num_clients,
+            inclusion=self.inclusion,
+        )
+        visit = make_visit(
+            self.program, self.population, self.store, self.server, client, self.round, facts, rounds=self.rounds
+        )
+        faults = self.conduct.faults
+        if faults is not None and faults.kills_worker(self.program.seed, self.round, client):
+            return replace(visit, kills_worker=True)
+        return visit
 
 
 def train_data(program: Program, population: Population, client: int) -> Batch:
@@ -176,7 +247,7 @@ def train_data(program: Program, population: Population, client: int) -> Batch:
 def make_visit(
     program: Program,
     population: Population,
-    store: Store,
+    store: HasStates,
     server: Server,
     client: int,
     round: int,

@@ -7,7 +7,10 @@ PluresError
 │   ├── InvalidModel        the network, or its output size
 │   └── InvalidSplit        which parameters are whose
 ├── ClientFailed            a client could not finish its work in a round
-│   └── Diverged            a loss or an upload is no longer a number
+│   ├── Diverged            a loss or an upload is no longer a number
+│   ├── Gone                a client that was not heard of again
+│   └── Refused             an upload that does not fit, or is too large
+├── TooFewClients           fewer of a cohort arrived than a round needs
 ├── Stopped                 whoever watches a run ended it at a whole round
 ├── InvalidMessage          bytes that are no message of ours, or values a code cannot hold
 └── RunFolderError          a run folder that cannot be written or read
@@ -66,6 +69,9 @@ class InvalidSplit(InvalidInput):
 class ClientFailed(PluresError):
     """A client could not finish its work in a round."""
 
+    kind = "failed"
+    """In the records of a round that goes on without the client."""
+
     def __init__(self, what: str, *, client: str, round: int, phase: str, remedy: str) -> None:
         self.client, self.round, self.phase = client, round, phase
         super().__init__(f"{what} (client {client}, round {round}, phase {phase}). {remedy}")
@@ -73,6 +79,26 @@ class ClientFailed(PluresError):
 
 class Diverged(ClientFailed):
     """A loss or an upload is no longer a finite number."""
+
+    kind = "diverged"
+
+
+class Gone(ClientFailed):
+    """A client worked, and was not heard of again."""
+
+    kind = "gone"
+
+
+class Refused(ClientFailed):
+    """An upload that does not fit the shared part, is empty, or is larger than a round bears."""
+
+    def __init__(self, what: str, *, client: str, round: int, phase: str, remedy: str, kind: str = "misfit") -> None:
+        self.kind = kind
+        super().__init__(what, client=client, round=round, phase=phase, remedy=remedy)
+
+
+class TooFewClients(PluresError):
+    """Fewer of a cohort arrived than a round needs; the last whole round is kept."""
 
 
 class Stopped(PluresError):

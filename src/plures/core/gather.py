@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
 from plures.core.client import REFRESH, Result
 from plures.core.context import RoundContext, RoundOutcome, RoundReport, Server
-from plures.core.errors import ClientFailed, Diverged
+from plures.core.errors import ClientFailed, Diverged, InvalidMessage
+from plures.core.losses import LossKind, Lost, Missing, check_enough
 from plures.core.program import Program
+from plures.core.refusing import check_norm, check_upload, refused
 from plures.core.seeds import generator
 from plures.core.sums import in_blocks
 from plures.core.types import Params
-from plures.core.visit import Upload, Visit
+from plures.core.visit import Visit
 from plures.core.wire import Message, count_values, send
 
 
@@ -32,16 +34,17 @@ class Gathering:
 
     def __init__(self, context: RoundContext) -> None:
         self.context = context
-        self.tally = Tally(round=context.round, clients=context.clients)
+        self.tally = Tally(round=context.round, clients=context.called, lost=list(context.missing))
         self.states: dict[int, Params] = {}
         self._under_way: dict[int, Visit] = {}
 
-    def blocks(self, results: Iterable[Result] | None = None) -> Iterator[list[Arrival]]:
-        """The cohort's results in order, block by block; by default those of the method's own local work."""
+    def blocks(self, results: Iterable[Result | Lost] | None = None) -> Iterator[list[Arrival]]:
+        """What arrives of the cohort, in order, block by block; by default of the method's own local work."""
         if results is None:
             results = self.context.engine.run(self.context.program, self.visits())
         for block in in_blocks(results):
-            yield [self._arrived(result) for result in block]
+            arrivals = [self._arrived(result) for result in block]
+            yield [arrival for arrival in arrivals if arrival is not None]
 
     def visits(self) -> Iterator[Visit]:
         """The cohort's visits, for work that is not the method's own."""
@@ -49,47 +52,68 @@ class Gathering:
             self._under_way[visit.client] = visit
             yield visit
 
+    def stage(self) -> None:
+        """Hand what has arrived of clients' states to the store, so that memory holds a block of them at most."""
+        self.context.store.stage(self.context.round, self.states)
+        self.states = {}
+
     def outcome(self, server: Server) -> RoundOutcome:
+        """The round, if enough have arrived."""
+        check_enough(
+            self.tally.arrived,
+            self.context.num_wanted,
+            self.context.conduct.tolerance,
+            self.tally.lost,
+            self.context.round,
+        )
+        self._count_downloads_in_vain()
         return RoundOutcome(server=server, states=self.states, report=self.tally.report())
 
-    def _arrived(self, result: Result) -> Arrival:
-        visit, program = self._under_way.pop(result.client), self.context.program
-        check_upload(result.upload, visit, self.context.server.shared)
-        check_finite(result, visit)
-        result = carried(program, visit, result)
-        self.tally.add(visit, result, check_capacity(program, visit, result))
+    def _arrived(self, result: Result | Lost) -> Arrival | None:
+        visit = self._under_way.pop(result.client)
+        try:
+            result = self._accepted(visit, result)
+        except ClientFailed as error:
+            if not self.context.conduct.tolerance.bears_losses:
+                raise
+            self.tally.lose(visit, error)
+            return None
         if self.context.on_result is not None:
             self.context.on_result(visit, result)
-        if program.method.stateful and result.state:
+        if self.context.program.method.stateful and result.state:
             self.states[result.client] = result.state
         return Arrival(visit, result)
+
+    def _accepted(self, visit: Visit, result: Result | Lost) -> Result:
+        """A result as the server takes it in; an error where it does not."""
+        program, conduct = self.context.program, self.context.conduct
+        if conduct.faults is not None and isinstance(result, Result):
+            result = conduct.faults.after(visit, result)
+        if isinstance(result, Lost):
+            raise result.error
+        check_upload(result, visit, self.context.server.shared, program.binding(visit.client).parts)
+        check_finite(result, visit)
+        check_norm(result, visit, conduct.tolerance.largest_norm)
+        result = carried(program, visit, result)
+        self.tally.add(visit, result, check_capacity(program, visit, result))
+        return result
+
+    def _count_downloads_in_vain(self) -> None:
+        """Who came too late was sent a model all the same."""
+        slow = [one.client for one in self.context.missing if one.kind in ("late", "surplus")]
+        for client in slow:
+            self.tally.count_download(self.context.visit(client, 0))
 
 
 def carried(program: Program, visit: Visit, result: Result) -> Result:
     """A result as the server gets it: a lossy wire has rounded what was uploaded."""
     draws = partial(generator, visit.seed, "wire up", visit.round, visit.client)
-    message, up = send(program.wire, result.message(), upward=True, draws=draws)
+    try:
+        message, up = send(program.wire, result.message(), upward=True, draws=draws)
+    except InvalidMessage as error:
+        remedy = "Lower the learning rate, or choose another code in [wire]."
+        raise refused(str(error).rstrip("."), visit, kind="too_large", remedy=remedy) from error
     return result._replace(upload=message.parcel, up=up)
-
-
-def check_upload(upload: Upload, visit: Visit, shared: Params) -> None:
-    """Refuse what does not fit the shared part: sums and optimisers would broadcast it."""
-    for name, value in upload.values.items():
-        held = value if upload.held is None else upload.held.get(name)
-        if name not in shared:
-            raise misfit(f"The upload has '{name}', which is not shared", visit)
-        if value.shape != shared[name].shape:
-            shapes = f"{tuple(value.shape)}, but the shared part has {tuple(shared[name].shape)}"
-            raise misfit(f"The upload has '{name}' of shape {shapes}", visit)
-        if held is None:
-            raise misfit(f"The upload says not how much of '{name}' it held", visit)
-        if held.shape != value.shape:
-            raise misfit(f"The upload says what it held of '{name}' in shape {tuple(held.shape)}", visit)
-
-
-def misfit(what: str, visit: Visit) -> ClientFailed:
-    remedy = "Correct the method's upload: it has the shared names, each in the shape of the shared part."
-    return ClientFailed(what, client=visit.name or str(visit.client), round=visit.round, phase="upload", remedy=remedy)
 
 
 def check_finite(result: Result, visit: Visit) -> None:
@@ -97,9 +121,8 @@ def check_finite(result: Result, visit: Visit) -> None:
     for phase, loss in result.losses.items():
         if not torch.isfinite(loss):
             raise diverged("The training loss is not a finite number", phase, visit)
-    sent = [
-        value for value in (result.upload.values | result.state | result.buffers).values() if value.is_floating_point()
-    ]
+    all_of_it = (result.upload.values, result.state, result.buffers, result.known)
+    sent = [value for params in all_of_it for value in params.values() if value.is_floating_point()]
     if sent and not torch.isfinite(torch.stack(torch._foreach_norm(sent))).all():
         phase = next(reversed(result.losses), "none")
         raise diverged("The trained parameters are not finite numbers", phase, visit)
@@ -140,6 +163,8 @@ class Tally:
 
     round: int
     clients: tuple[int, ...]
+    lost: list[Missing] = field(default_factory=list)
+    arrived: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
     values_down: int = 0
@@ -150,9 +175,19 @@ class Tally:
     examples: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def add(self, visit: Visit, result: Result, used: float | None = None) -> None:
+    def count_download(self, visit: Visit) -> None:
         self.bytes_down += visit.down.num_bytes
         self.values_down += visit.down.num_values
+
+    def lose(self, visit: Visit, error: ClientFailed) -> None:
+        """Note a client that was sent a model and whose work is not in the sum."""
+        self.count_download(visit)
+        kind = cast(LossKind, error.kind)
+        self.lost.append(Missing(client=visit.client, name=visit.name, kind=kind, reason=str(error)))
+
+    def add(self, visit: Visit, result: Result, used: float | None = None) -> None:
+        self.arrived += 1
+        self.count_download(visit)
         self.bytes_up += result.up.num_bytes
         self.values_up += result.up.num_values
         self.passes += result.passes
@@ -167,6 +202,7 @@ class Tally:
         return RoundReport(
             round=self.round,
             cohort=self.clients,
+            lost=tuple(sorted(self.lost, key=lambda one: one.client)),
             losses={phase: total / self.examples[phase] for phase, total in self.losses.items()},
             bytes_down=self.bytes_down,
             bytes_up=self.bytes_up,

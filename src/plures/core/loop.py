@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from plures.core.calling import comers
 from plures.core.client import Result
-from plures.core.context import Engine, Opens, Population, RoundContext, RoundReport, Server, Store
+from plures.core.context import Conduct, Engine, Opens, Population, RoundContext, RoundReport, Server, Store
+from plures.core.interrupts import uninterrupted
 from plures.core.program import Program
 from plures.core.round import weighted_round
 from plures.core.visit import Visit
@@ -44,11 +46,18 @@ def train(
     store: Store,
     server: Server | None = None,
     on_result: Callable[[Visit, Result], None] | None = None,
+    conduct: Conduct | None = None,
+    on_commit: Callable[[Committed], None] | None = None,
 ) -> Iterator[Committed]:
-    """Yield each round once it is whole; whoever stops asking stops the run at a whole round."""
+    """Yield each round once it is whole; whoever stops asking stops the run at a whole round.
+
+    `on_commit` is told of a round together with the store: no interrupt comes between the two.
+    """
     server = start(program) if server is None else server
     with opened(engine, program, population):
-        yield from played(program, population, rounds, sampler, engine, store, server, on_result)
+        yield from played(
+            program, population, rounds, sampler, engine, store, server, on_result, conduct or Conduct(), on_commit
+        )
 
 
 @contextmanager
@@ -73,26 +82,40 @@ def played(
     store: Store,
     server: Server,
     on_result: Callable[[Visit, Result], None] | None,
+    conduct: Conduct,
+    on_commit: Callable[[Committed], None] | None,
 ) -> Iterator[Committed]:
     run_round = program.method.run_round or weighted_round
     while server.round < rounds:
         cohort = sampler.draw(population.num_clients, server.round + 1, program.seed)
-        outcome = run_round(
-            RoundContext(
-                program=program,
-                engine=engine,
-                population=population,
-                store=store,
-                server=server,
-                clients=cohort.clients,
-                inclusion=cohort.inclusion,
-                rounds=rounds,
-                on_result=on_result,
+        wanted: int | None = getattr(cohort, "wanted", None)
+        clients, missing = comers(conduct, population, cohort.clients, wanted, program.seed, server.round + 1)
+        try:
+            outcome = run_round(
+                RoundContext(
+                    program=program,
+                    engine=engine,
+                    population=population,
+                    store=store,
+                    server=server,
+                    clients=clients,
+                    inclusion=cohort.inclusion,
+                    rounds=rounds,
+                    on_result=on_result,
+                    conduct=conduct,
+                    missing=missing,
+                    wanted=wanted,
+                )
             )
-        )
-        store.commit(outcome.server.round, outcome.states)
-        server = outcome.server
-        yield Committed(server, outcome.report)
+        except BaseException:
+            store.discard()
+            raise
+        server, committed = outcome.server, Committed(outcome.server, outcome.report)
+        with uninterrupted():
+            store.commit(server.round, outcome.states)
+            if on_commit is not None:
+                on_commit(committed)
+        yield committed
 
 
 def start(program: Program) -> Server:

@@ -50,6 +50,23 @@ class Optimizer(Protocol):
     ) -> tuple[Params, OptimizerState]: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfAllClients:
+    """At the server, for what is a mean over all clients, not over the cohort: where some are lost, it moves less."""
+
+    rule: Optimizer
+
+    @property
+    def lr(self) -> Schedule:
+        return self.rule.lr
+
+    def init(self, params: Params) -> OptimizerState:
+        return self.rule.init(params)
+
+    def update(self, grads: Params, state: OptimizerState, params: Params, lr: float) -> tuple[Params, OptimizerState]:
+        return self.rule.update(grads, state, params, lr)
+
+
 class Budget(Protocol):
     """How long a phase lasts, and on which examples of the client."""
 

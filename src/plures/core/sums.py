@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -20,6 +20,36 @@ BLOCK = 16
 """Clients in a block."""
 
 Item = TypeVar("Item")
+
+
+class Summing(Protocol):
+    """Takes uploads in, and says where the server moves."""
+
+    @property
+    def held(self) -> Params:
+        """By coordinate, more than 0 where somebody held it; of uploads that held everything, nothing."""
+
+    @property
+    def num_added(self) -> int: ...
+
+    def add(self, upload: Upload, *, share: float, divisor: float, per_coordinate: bool) -> None: ...
+
+    def merge(self, other: Any) -> None:
+        """Add a later block, of the same kind."""
+
+    def scale(self, factor: float) -> None:
+        """As if every share had been so many times as large."""
+
+    def direction(self, *, divided: bool) -> Params: ...
+
+
+@runtime_checkable
+class SumsBuffers(Protocol):
+    """Makes sums of uploads, and others for running statistics."""
+
+    def __call__(self) -> Summing: ...
+
+    def buffers(self) -> Summing: ...
 
 
 @dataclass(kw_only=True)
@@ -49,6 +79,11 @@ class Sum:
         self.divisor += other.divisor
         self.num_added += other.num_added
         self.per_coordinate = other.per_coordinate
+
+    def scale(self, factor: float) -> None:
+        """As if every share had been so many times as large."""
+        self.values = {name: value * factor for name, value in self.values.items()}
+        self.held = {name: value * factor for name, value in self.held.items()}
 
     def direction(self, *, divided: bool) -> Params:
         """What the server moves against: the sum, divided by the divisor or coordinate by coordinate."""

@@ -42,6 +42,8 @@ class Visit:
     """The client's name, for messages."""
     statistics: frozenset[str] = frozenset()
     """Names of running statistics, which no penalty counts."""
+    kills_worker: bool = False
+    """Whether the process that does the work dies, once: a fault, to see what an engine makes of it."""
 
     @cached_property
     def initial(self) -> Params:

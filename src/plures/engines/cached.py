@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from plures.core.client import Result, run_client
+from plures.core.losses import Lost, attempted
 from plures.core.problem import Outcome, Problem, Watch
 from plures.core.program import Program
 from plures.core.visit import Visit
@@ -34,9 +36,10 @@ class Cached:
     name = "cached"
     stepping = staticmethod(cached_steps)
 
-    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result]:
+    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result | Lost]:
         for visit in visits:
-            yield run_client(program.method, program.binding(visit.client), visit, stepping=self.stepping)
+            binding = program.binding(visit.client)
+            yield attempted(visit, partial(run_client, program.method, binding, visit, stepping=self.stepping))
 
     def map(self, work: Callable[[Visit], Any], visits: Iterable[Visit]) -> Iterator[Any]:
         return map(work, visits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from plures.core.client import Result, Work, arrival, conclude, own_draws, run_client, run_phases, told
+from plures.core.losses import Lost, attempted
 from plures.core.method import Phase
 from plures.core.problem import Stepping
 from plures.core.program import Binding, Program
@@ -36,7 +38,7 @@ class Vectorised:
         """How a client takes the steps of a phase that it takes by itself."""
         self._reasons: WeakKeyDictionary[Task, list[str | None]] = WeakKeyDictionary()
 
-    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result]:
+    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result | Lost]:
         waiting = iter(visits)
         while block := list(islice(waiting, self.block)):
             yield from self._block(program, block)
@@ -51,28 +53,36 @@ class Vectorised:
             self._reasons[task] = [why_not(program, phase, visit) for phase in program.method.local]
         return self._reasons[task]
 
-    def _block(self, program: Program, visits: Sequence[Visit]) -> Iterator[Result]:
+    def _block(self, program: Program, visits: Sequence[Visit]) -> Iterator[Result | Lost]:
         groups: dict[Hashable, list[int]] = {}
+        found: dict[int, Result | Lost] = {}
         for place, visit in enumerate(visits):
-            groups.setdefault(kind_of(program.binding(visit.client), visit), []).append(place)
-        found: dict[int, Result] = {}
+            kind = attempted(visit, partial(kind_of, program.binding(visit.client), visit))
+            if isinstance(kind, Lost):
+                found[place] = kind
+            else:
+                groups.setdefault(kind, []).append(place)
         for places in groups.values():
             found |= zip(places, self._group(program, [visits[place] for place in places]), strict=True)
         return (found.pop(place) for place in range(len(visits)))
 
-    def _group(self, program: Program, visits: Sequence[Visit]) -> list[Result]:
+    def _group(self, program: Program, visits: Sequence[Visit]) -> list[Result | Lost]:
         """Clients of one kind."""
         method, binding = program.method, program.binding(visits[0].client)
         together = len(visits) > 1 and visits[0].data.num_examples > 0
         reasons = self.reasons(program, visits[0]) if together else []
         if None not in reasons:
-            return [run_client(method, binding, visit, stepping=self.stepping) for visit in visits]
+            return [
+                attempted(visit, partial(run_client, method, binding, visit, stepping=self.stepping))
+                for visit in visits
+            ]
         group = [AtWork(visit, binding) for visit in visits]
         for phase, reason in zip(method.local, reasons, strict=True):
-            if reason is not None or not in_lockstep(phase, binding, group):
-                for one in group:
+            going_on = [one for one in group if one.lost is None]
+            if reason is not None or not in_lockstep(phase, binding, going_on):
+                for one in going_on:
                     one.take(phase, self.stepping)
-        return [one.conclude(program) for one in group]
+        return [attempted(one.visit, partial(one.conclude, program)) if one.lost is None else one.lost for one in group]
 
 
 def kind_of(binding: Binding, visit: Visit) -> Hashable:
@@ -90,6 +100,7 @@ class AtWork:
     def __init__(self, visit: Visit, binding: Binding) -> None:
         self.visit, self.binding = visit, binding
         self.work = Work(arrival(binding, visit), {}, {}, 0.0, {})
+        self.lost: Lost | None = None
         self._drawn: torch.Tensor | None = None
 
     @contextmanager
@@ -102,9 +113,14 @@ class AtWork:
             self._drawn = torch.get_rng_state()
 
     def take(self, phase: Phase, stepping: Stepping | None) -> None:
-        """A phase by itself."""
+        """A phase by itself; who fails at it is lost."""
+        run = partial(run_phases, (phase,), self.binding, self.visit, self.work.params, stepping=stepping)
         with self.drawing():
-            self.add(run_phases((phase,), self.binding, self.visit, self.work.params, stepping=stepping))
+            done = attempted(self.visit, run)
+        if isinstance(done, Lost):
+            self.lost = done
+        else:
+            self.add(done)
 
     def add(self, done: Work) -> None:
         """What one more phase has left behind; a second phase of the same name is numbered."""
@@ -130,6 +146,8 @@ def in_lockstep(phase: Phase, binding: Binding, group: Sequence[AtWork]) -> bool
     """Whether all took the phase together; else nobody did, and the one it fails on will be known by itself."""
     began = time.perf_counter()
     params: list[Params] = [one.work.params for one in group]
+    if not group:
+        return True
     try:
         outcomes = lockstep(phase, binding, [one.visit for one in group], params)
     except FAILURES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import traceback
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import torch
 from plures.core.client import run_client
 from plures.core.context import Begin, Population, train_data
 from plures.core.errors import PluresError
+from plures.core.losses import Lost, attempted
 from plures.core.program import Program
 from plures.core.types import Batch, Facts, Later, Params
 from plures.core.visit import Visit
@@ -41,6 +43,7 @@ class Task(NamedTuple):
     down: Sent
     rounds: int | None
     name: str
+    kills_worker: bool
 
     @classmethod
     def of(cls, visit: Visit) -> Task:
@@ -55,6 +58,7 @@ class Task(NamedTuple):
             visit.down,
             visit.rounds,
             visit.name,
+            visit.kills_worker,
         )
 
     def visit(self, program: Program, population: Population) -> Visit:
@@ -88,7 +92,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        return cls(type(error), str(error), dict(vars(error)), traceback.format_exc())
+        return cls(type(error), str(error), dict(vars(error)), "".join(traceback.format_exception(error)))
 
     def error(self) -> BaseException:
         """The same error again; its place in the worker is its cause."""
@@ -120,6 +124,8 @@ def work(
         except (EOFError, OSError):
             return
         asked, task = read(text, inbox[number % SLOTS], weights, copy=False)
+        if isinstance(task, Task) and task.kills_worker:
+            os.kill(os.getpid(), signal.SIGKILL)
         work = None if asked is None else works[asked]
         pipe.send_bytes(written(answered(program, population, work, task), outbox[number % SLOTS]))
         number += 1
@@ -142,7 +148,9 @@ def answered(
         if work is not None or not isinstance(visit, Visit):
             assert work is not None
             return work(visit)
-        return run_client(program.method, program.binding(visit.client), visit, stepping=cached_steps)
+        binding = program.binding(visit.client)
+        found = attempted(visit, partial(run_client, program.method, binding, visit, stepping=cached_steps))
+        return Failure.of(found.error) if isinstance(found, Lost) else found
     except (
         PluresError,
         RuntimeError,

@@ -11,13 +11,14 @@ import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
 
 from plures.core.client import Result
 from plures.core.context import Population
 from plures.core.errors import ClientFailed, InvalidConfig
+from plures.core.losses import Lost
 from plures.core.program import Program
 from plures.core.types import Params, sum_bytes
 from plures.core.visit import Visit
@@ -88,7 +89,7 @@ class Workers:
             return map(work, items)
         return Round(self, items, self.works.index(work)).results()
 
-    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result]:
+    def run(self, program: Program, visits: Iterable[Visit]) -> Iterator[Result | Lost]:
         if not self.workers or program is not self.program:
             yield from self.alone.run(program, visits)
             return
@@ -132,8 +133,9 @@ class Round:
     def results(self) -> Iterator[Any]:
         try:
             self.hand_out()
-            while any(worker.busy for worker in self.engine.workers):
-                self.take_in()
+            while self.finished or any(worker.busy for worker in self.engine.workers):
+                if self.following not in self.finished:
+                    self.take_in()
                 self.hand_out()
                 while self.following in self.finished:
                     yield self.finished.pop(self.following)
@@ -153,7 +155,8 @@ class Round:
                     self.begun += 1
                     self.send(worker, number, visit)
 
-    def send(self, worker: Worker, number: int, visit: Any) -> None:
+    def send(self, worker: Worker, number: int, visit: Any) -> Worker:
+        """Who has the visit now: another worker, if that one has died."""
         self.lay_out(shared_by(visit))
         task = (self.work, Task.of(visit) if isinstance(visit, Visit) else visit)
         arena = worker.outbox[worker.sent % SLOTS]
@@ -163,7 +166,8 @@ class Round:
         try:
             worker.pipe.send_bytes(text)
         except (BrokenPipeError, OSError):
-            self.again(worker)
+            return self.again(worker)
+        return worker
 
     def lay_out(self, shared: Params) -> None:
         """The round's shared part goes into memory that all workers see, once."""
@@ -195,27 +199,49 @@ class Round:
             return
         answer = read(text, worker.inbox[worker.received % SLOTS])
         worker.received += 1
-        number, _ = worker.busy.popleft()
+        number, item = worker.busy.popleft()
         if isinstance(answer, Failure):
-            raise answer.error()
-        self.finished[number] = answer
+            self.fail(number, item, answer.error())
+        else:
+            self.engine.failures.pop(whose(item)[0], None)
+            self.finished[number] = answer
 
-    def again(self, worker: Worker) -> None:
-        """What a dead worker was doing is done by a new one."""
-        lost, first = list(worker.busy), worker.busy[0][1]
+    def fail(self, number: int, item: Any, error: BaseException) -> None:
+        """In a round, a client that fails is lost and the others go on; everywhere else an error is the end."""
+        if self.work is not None or not isinstance(error, ClientFailed):
+            raise error
+        self.finished[number] = Lost(item.client, error)
+
+    def again(self, worker: Worker) -> Worker:
+        """What a dead worker was doing is done by a new one; a client that workers die of is given up."""
+        lost = list(worker.busy)
+        number, first = lost[0]
+        lost[0] = (number, unharmed(first))
         client, name = whose(first)
         tries = self.engine.failures[client] = self.engine.failures.get(client, 0) + 1
-        if tries >= TRIES:
-            raise ClientFailed(
-                f"A worker died {tries} times with this client",
-                client=name,
-                round=first.round,
-                phase="work" if self.work is None else "evaluation",
-                remedy="Is there memory enough? Try engine = 'cached', which works in one process.",
-            )
         fresh = self.engine.replaced(worker)
+        if tries >= TRIES:
+            lost = lost[1:]
+            self.engine.failures[client] = 0
+            self.fail(number, first, given_up(tries, name, first.round, "work" if self.work is None else "evaluation"))
         for number, visit in lost:
-            self.send(fresh, number, visit)
+            fresh = self.send(fresh, number, visit)
+        return fresh
+
+
+def given_up(tries: int, name: str, round: int, phase: str) -> ClientFailed:
+    return ClientFailed(
+        f"A worker died {tries} times with this client",
+        client=name,
+        round=round,
+        phase=phase,
+        remedy="Is there memory enough? Try engine = 'cached', which works in one process.",
+    )
+
+
+def unharmed(item: Any) -> Any:
+    """A fault that kills a worker kills one, and not the next as well."""
+    return replace(item, kills_worker=False) if isinstance(item, Visit) and item.kills_worker else item
 
 
 def shared_by(item: Any) -> Params:

@@ -11,7 +11,7 @@ Deviations from the paper: none. The reported training loss includes the correct
 
 from __future__ import annotations
 
-from plures.core.method import Method, Phase
+from plures.core.method import Method, OfAllClients, Phase
 from plures.core.types import SHARED
 from plures.local import as_optimizer, delta, sgd
 from plures.local.controls import CONTROL, correction, refreshed_controls, with_controls
@@ -42,7 +42,7 @@ def scaffold(
         local=(Phase(train=SHARED, budget=budget, optimizer=sgd(lr), penalty=correction),),
         upload=delta,
         weight=uniform,
-        server={SHARED: as_optimizer(server), CONTROL: sgd(1.0)},
+        server={SHARED: as_optimizer(server), CONTROL: OfAllClients(rule=sgd(1.0))},
         extend=with_controls,
         refresh=refreshed_controls,
         adapt=(Phase(train=SHARED, budget=adapt, optimizer=sgd(lr)),),

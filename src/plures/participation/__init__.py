@@ -11,14 +11,24 @@ from plures.participation.cohorts import (
     round_robin,
     uniform,
 )
+from plures.participation.faults import FAULTS, Fault, Faults
+from plures.participation.over_selection import OverSelection, over_select
+from plures.participation.tampering import ATTACKS, Attack
 
 __all__ = [
+    "ATTACKS",
+    "FAULTS",
     "SAMPLERS",
+    "Attack",
     "Cohort",
+    "Fault",
+    "Faults",
+    "OverSelection",
     "Sampler",
     "all_clients",
     "as_sampler",
     "binomial",
+    "over_select",
     "random_size",
     "round_robin",
     "uniform",

@@ -32,6 +32,8 @@ class Cohort(NamedTuple):
     clients: tuple[int, ...]
     inclusion: float
     """Known before the draw; the same for every client."""
+    wanted: int | None = None
+    """How many are to arrive, where more than that are called."""
 
 
 class Sampler(Protocol):
@@ -74,7 +76,7 @@ class Uniform:
 
     def draw(self, num_clients: int, round: int, seed: int) -> Cohort:
         num_drawn = self.num_drawn(num_clients)
-        clients = _subset(num_clients, num_drawn, generator(seed, "cohort", round))
+        clients = subset(num_clients, num_drawn, generator(seed, "cohort", round))
         return Cohort(clients, num_drawn / num_clients)
 
 
@@ -113,7 +115,7 @@ class RandomSize:
         draws = generator(seed, "cohort", round)
         num_drawn = int(torch.randint(self.low, self.high + 1, (), generator=draws))
         # By the mean size: weights by the size that was drawn would be biased.
-        return Cohort(_subset(num_clients, num_drawn, draws), (self.low + self.high) / 2 / num_clients)
+        return Cohort(subset(num_clients, num_drawn, draws), (self.low + self.high) / 2 / num_clients)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +172,7 @@ def as_sampler(value: Literal["all"] | int | float | Sampler) -> Sampler:
     return value
 
 
-def _subset(num_clients: int, num_drawn: int, draws: torch.Generator) -> tuple[int, ...]:
+def subset(num_clients: int, num_drawn: int, draws: torch.Generator) -> tuple[int, ...]:
     """A uniform subset in time and memory of its own size (Floyd's algorithm)."""
     tops = range(num_clients - num_drawn, num_clients)
     # The remainder of 63 bits favours no client by more than num_clients / 2^63.

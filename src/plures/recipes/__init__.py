@@ -9,7 +9,8 @@ from typing import Any
 
 from plures.core.errors import InvalidConfig
 from plures.evaluate.guard import Fallback
-from plures.recipes.build import Built, build, build_wire
+from plures.recipes.build import Built, build, build_conduct, build_wire
+from plures.recipes.checkpointing import CheckpointPlan
 from plures.recipes.checks import check_weights_matter
 from plures.recipes.client_files import load_client
 from plures.recipes.costing import PlannedCost, planned_cost
@@ -22,9 +23,10 @@ from plures.recipes.pipeline import run_pipeline
 from plures.recipes.plan import EvaluationPlan, GuardPlan
 from plures.recipes.reloading import load_program, load_run
 from plures.recipes.results import RunResult
+from plures.recipes.resuming import has_finished
 from plures.recipes.running import make_program, run
 from plures.recipes.searching import Tuning, search, with_search
-from plures.recipes.study import Study, run_members
+from plures.recipes.study import Study, resumed_study, run_members
 from plures.recipes.track_tables import make_trackers
 from plures.recipes.tracking import Tracker
 from plures.recipes.trials import SearchWatcher
@@ -32,6 +34,7 @@ from plures.recipes.watching import Watcher
 
 __all__ = [
     "Adapted",
+    "CheckpointPlan",
     "ClientModel",
     "EvaluationPlan",
     "Experiment",
@@ -51,6 +54,7 @@ __all__ = [
     "load_run",
     "make_experiment",
     "planned_cost",
+    "resume_study",
     "run",
     "run_experiment",
     "run_study",
@@ -59,9 +63,18 @@ __all__ = [
 
 
 def run_experiment(
-    experiment: Experiment, *, out: str | Path | None = None, title: str | None = None, watcher: Watcher | None = None
+    experiment: Experiment,
+    *,
+    out: str | Path | None = None,
+    title: str | None = None,
+    watcher: Watcher | None = None,
+    resume: bool = False,
 ) -> RunResult:
-    """Run an experiment file's content; the folder is `out`, else the file's own, else none is written."""
+    """Run an experiment file's content; the folder is `out`, else the file's own, else none is written.
+
+    With `resume`, a run that was begun in that folder goes on from its last checkpoint, and one that has finished is
+    read.
+    """
     if experiment.data.sizes is not None:
         raise InvalidConfig(
             "[data] sizes stands in for data that are not at hand, which is enough for `plures cost`. To run the "
@@ -70,10 +83,12 @@ def run_experiment(
     make_trackers(experiment.track)  # what is missing is told before anything is built
     folder = out or experiment.out
     where = None if folder is None else Path(folder)
-    if experiment.pipeline is not None:
-        result = run_pipeline(experiment, run_built, out=where, title=title, watcher=watcher)
+    if resume and where is not None and has_finished(where, experiment):
+        result = load_run(where)
+    elif experiment.pipeline is not None:
+        result = run_pipeline(experiment, run_built, out=where, title=title, watcher=watcher, resume=resume)
     else:
-        result = run_built(build(experiment), experiment, out=where, title=title, watcher=watcher)
+        result = run_built(build(experiment), experiment, out=where, title=title, watcher=watcher, resume=resume)
     return replace(result, experiment=experiment)
 
 
@@ -85,17 +100,31 @@ def run_study(
     beside: Sequence[str] = (),
     usual: bool = False,
     watcher: Watcher | None = None,
+    resume: bool = False,
 ) -> Study:
     """Run an experiment under several seeds, with other methods beside it; `plures compare` reads the folder.
 
     `seeds` is a number of them, counted from the experiment's own, or the seeds themselves. With `usual`, Local, FedAvg
-    and FedAvg with fine-tuning run beside it too, as they do by `plures run`.
+    and FedAvg with fine-tuning run beside it too, as they do by `plures run`. With `resume`, a study that was begun in
+    `out` goes on: runs that have finished are kept, and one that was cut goes on from its last checkpoint.
     """
     make_trackers(experiment.track)
     numbers = range(experiment.seed, experiment.seed + seeds) if isinstance(seeds, int) else seeds
     return run_members(
-        experiment, run_experiment, out=Path(out), seeds=numbers, beside=beside, usual=usual, watcher=watcher
+        experiment,
+        run_experiment,
+        out=Path(out),
+        seeds=list(numbers),
+        beside=beside,
+        usual=usual,
+        watcher=watcher,
+        resume=resume,
     )
+
+
+def resume_study(folder: str | Path, *, watcher: Watcher | None = None) -> Study:
+    """Go on with a study that was cut: runs that have finished are kept, and the others go on."""
+    return resumed_study(Path(folder), run_experiment, watcher=watcher)
 
 
 def tune(
@@ -130,6 +159,8 @@ def run_built(
     title: str | None,
     watcher: Watcher | None,
     pretrained: Fallback | None = None,
+    resume: bool = False,
+    keep_checkpoint: bool = False,
 ) -> RunResult:
     """Run what an experiment named."""
     if built.matching is not None:
@@ -140,7 +171,7 @@ def run_built(
         built.federation,
         built.networks,
         rounds=experiment.rounds,
-        cohort=experiment.cohort if experiment.participation is None else built.sampler,
+        cohort=experiment.cohort if is_plain_cohort(experiment) else built.sampler,
         seed=experiment.seed,
         engine=experiment.engine,
         device=experiment.device,
@@ -158,7 +189,17 @@ def run_built(
         notes=notes_of(built, experiment),
         pretrained=pretrained,
         load=load_program,
+        conduct=build_conduct(experiment),
+        checkpoint=CheckpointPlan(**experiment.checkpoint.model_dump()),
+        resume=resume,
+        keep_checkpoint=keep_checkpoint,
     )
+
+
+def is_plain_cohort(experiment: Experiment) -> bool:
+    """Whether one number or word says who takes part."""
+    over = None if experiment.tolerate is None else experiment.tolerate.over_select
+    return experiment.participation is None and over is None
 
 
 def notes_of(built: Built, experiment: Experiment) -> dict[str, Any]:

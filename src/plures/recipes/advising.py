@@ -16,11 +16,12 @@ from plures.core.types import stays
 from plures.evaluate import compare
 from plures.methods import find_method
 from plures.recipes.build import build, named_method
-from plures.recipes.experiment import Experiment, Pipeline, PretrainTable
+from plures.recipes.experiment import Experiment
 from plures.recipes.folder import as_json_text, make_empty_folder
 from plures.recipes.results import RunResult
 from plures.recipes.running import make_program
 from plures.recipes.several import several_runs
+from plures.recipes.stage_tables import Pipeline, PretrainTable
 from plures.recipes.study import needs_a_part
 from plures.recipes.watching import Watcher
 from plures.report.conditions import LOCAL_WORK

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tomli_w
 from pydantic import BaseModel
 
+from plures.core.context import Conduct
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.method import Method
 from plures.core.networks import Networks
@@ -19,6 +20,7 @@ from plures.data.joining import everyone
 from plures.methods import METHODS, MethodInfo, find_method
 from plures.participation import SAMPLERS, Sampler, as_sampler
 from plures.recipes.experiment import Experiment, GuardTable
+from plures.recipes.fault_tables import make_conduct, over_selecting
 from plures.recipes.federations import build_federation, resolved_data, without_newcomers
 from plures.recipes.loading import load_named
 from plures.recipes.networks import build_networks, find_model
@@ -26,6 +28,7 @@ from plures.recipes.options import ALL_OPTIMIZERS, called, lookup, method_option
 from plures.recipes.plain import plain_defaults
 from plures.recipes.plan import EvaluationPlan, GuardPlan
 from plures.recipes.warm_start import Matching
+from plures.server.robust import as_summing
 from plures.wire import Codec
 
 
@@ -118,12 +121,19 @@ def server_option(experiment: Experiment) -> Any:
 
 
 def build_sampler(experiment: Experiment) -> Sampler:
+    """Who is called; more than are wanted, if so asked."""
     table = experiment.participation
     if table is None:
-        return as_sampler(experiment.cohort)
+        return over_selecting(as_sampler(experiment.cohort), experiment.tolerate)
     make = lookup("participation rule", table.rule, SAMPLERS)
     sampler: Sampler = called(f"participation '{table.rule}'", make, table.options, beside=["rule"])
-    return sampler
+    return over_selecting(sampler, experiment.tolerate)
+
+
+def build_conduct(experiment: Experiment) -> Conduct:
+    """What a round bears, what goes wrong on purpose, and how uploads are summed."""
+    conduct = make_conduct(experiment.faults, experiment.tolerate)
+    return replace(conduct, new_sum=as_summing(experiment.server.robust))
 
 
 def build_wire(experiment: Experiment) -> Codec:
@@ -169,7 +179,22 @@ def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any])
     known = {"shape", "classes"}
     table["model"] = without(plain_defaults(find_model(experiment.model.name)), known) | table["model"]
     table["data"] = resolved_data(experiment.data)
-    return tomli_w.dumps(table | {"method_options": plain_defaults(info.make) | dict(given)})
+    if experiment.server.robust is not None:
+        table["server"] = {"robust": experiment.server.robust}
+    return as_toml(table | {"method_options": plain_defaults(info.make) | dict(given)})
+
+
+def as_toml(table: Mapping[str, Any]) -> str:
+    """For a file; values from Python need not be such as can stand there."""
+    try:
+        text = tomli_w.dumps(table)
+        text.encode("utf-8")
+        return text
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidConfig(
+            f"The experiment cannot be written as TOML: {error}. Give numbers, texts, lists and tables; leave out what "
+            "is None."
+        ) from error
 
 
 def without(table: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

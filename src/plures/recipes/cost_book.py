@@ -78,6 +78,17 @@ class CostBook:
             self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + seconds
         return {**sums, "peak_bytes": peak}, rows
 
+    def told(self) -> dict[str, Any]:
+        """For a checkpoint, between rounds."""
+        return {"totals": self.totals, "phase_seconds": self.phase_seconds, "uncounted": self.uncounted}
+
+    def restore(self, told: Mapping[str, Any]) -> None:
+        """As it was at a checkpoint."""
+        self.totals, self.phase_seconds = dict(told["totals"]), dict(told["phase_seconds"])
+        self.uncounted = told["uncounted"]
+        if self.uncounted:
+            self.meter = None
+
     def result(self, seconds: float) -> dict[str, Any]:
         """For result.json."""
         unknown: dict[str, Any] = {}

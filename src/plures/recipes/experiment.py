@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from plures.core.errors import InvalidConfig
 from plures.data.dividing import SplitBy
@@ -18,29 +18,22 @@ from plures.data.test_sets import TestRule
 from plures.evaluate import SplitName
 from plures.evaluate.guard import MARGIN
 from plures.recipes.explaining import problems_in
+from plures.recipes.fault_tables import FaultsTable, TolerateTable
 from plures.recipes.overrides import apply_override
+from plures.recipes.stage_tables import CheckpointTable, Pipeline, SearchTable
+from plures.recipes.tables import FreeTable, Table
 from plures.recipes.track_tables import Track
 
-RESERVED = ("faults", "privacy", "checkpoint", "deploy")
+RESERVED = ("privacy", "deploy")
 """Tables that later versions will read."""
+MOST_LEVELS = 32
+"""Of tables and lists in each other."""
+LARGEST = 2**63
+"""TOML asks no more of whole numbers."""
 
 
 Trained = Literal["global", "personal", "post_local", "finetuned"]
 """The models that may be asked for by name; what a guard chooses comes with the guard."""
-
-
-class Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class FreeTable(BaseModel):
-    """A table whose further keys are the options of what it names."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
 
 
 class Data(FreeTable):
@@ -97,6 +90,8 @@ class ServerTable(FreeTable):
 
     optimizer: str | None = None
     weight: str | dict[str, int] | None = None
+    robust: str | dict[str, Any] | None = None
+    """A sum that hostile uploads cannot break: "median", or a table with the rule and its options."""
 
 
 class GuardTable(Table):
@@ -134,54 +129,6 @@ class Participation(FreeTable):
     rule: str
 
 
-class PretrainTable(FreeTable):
-    """Stage (a): a method whose whole model is shared; further keys are its options."""
-
-    method: str = "fedavg"
-    rounds: int = Field(default=50, ge=1)
-
-
-class TuneTable(Table):
-    """Stage (c): local fine-tuning of every client's model, without federation."""
-
-    part: Literal["personal", "all"] = "personal"
-    budget: dict[str, Any] = {"epochs": 5, "batch": 32}
-    lr: Any = 0.1
-    pull: float = Field(default=0.0, ge=0)
-    """Strength of a proximal term towards the shared model; 0: none."""
-    half: bool = False
-    """Whether the term is pull / 2 |w - received|^2 or pull |w - received|^2."""
-    clip_norm: float | None = None
-
-
-class Pipeline(Table):
-    """Three stages as one run; the experiment itself is the second."""
-
-    pretrain: PretrainTable | None = None
-    tune: TuneTable | Literal["method"] | None = None
-    """ "method": as the method itself fine-tunes."""
-    cache: str = "runs/pretrained"
-    """Where stage (a) is kept, by its configuration."""
-
-
-class SearchTable(Table):
-    """What `plures tune` tries, and how."""
-
-    trials: int = Field(default=30, ge=1)
-    seeds: int = Field(default=1, ge=1)
-    """Runs of each trial; their mean counts."""
-    sampler: Literal["tpe", "random", "grid"] = "tpe"
-    pruner: Literal["median", "halving", "none"] = "median"
-    warmup: int = Field(default=0, ge=0)
-    """No trial is stopped before this round has passed."""
-    metric: str | None = None
-    """Such as "loss" or "personal/validation/loss"; None: what the method is judged by."""
-    seed: int = 0
-    """Of the sampler."""
-    search: dict[str, Any] = {}
-    """By key, as for --set: a list, or a range {low = 0.001, high = 1.0, log = true}."""
-
-
 class Experiment(Table):
     """A whole experiment, as a file has it; `load_experiment` and `make_experiment` check and complete one."""
 
@@ -205,6 +152,11 @@ class Experiment(Table):
     capacity: dict[str, Any] | None = None
     """What clients can afford: {density = 0.5}, or width, flops or bytes; a number, a list, tiers, a distribution."""
     wire: WireTable = WireTable()
+    checkpoint: CheckpointTable = CheckpointTable()
+    faults: FaultsTable | None = None
+    """What goes wrong on purpose."""
+    tolerate: TolerateTable | None = None
+    """What a round bears."""
     track: Track = Track()
     tune: SearchTable | None = None
     """For `plures tune`; a run takes no notice of it."""
@@ -214,12 +166,14 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     """Read an experiment file; overrides such as "rounds=50" or "data.clients=10" replace what stands in it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # also what is no UTF-8, and no name of a file
         raise InvalidConfig(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a number of thousands of digits
         raise InvalidConfig(f"{path} is not valid TOML: {error}.") from error
+    except RecursionError as error:
+        raise InvalidConfig(f"{path} has values that are nested too deep.") from error
     for override in overrides:
         apply_override(table, override)
     return make_experiment(table)
@@ -227,6 +181,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
 
 def make_experiment(table: Mapping[str, Any]) -> Experiment:
     """Check a table of options; every problem is told at once."""
+    check_values(table)
     reserved = [f"[{name}] is reserved for a later version; remove it." for name in RESERVED if name in table]
     if reserved:
         raise InvalidConfig(reserved)
@@ -242,3 +197,28 @@ def make_experiment(table: Mapping[str, Any]) -> Experiment:
     if problems:
         raise InvalidConfig(problems)
     return experiment
+
+
+def check_values(table: Mapping[str, Any]) -> None:
+    """Refuse what no file can mean: values nested without end, and numbers that no computer has."""
+    level: list[tuple[str, Any]] = [("", table)]
+    for _ in range(MOST_LEVELS):
+        level = [inner for one in level for inner in values_in(*one)]
+        for name, value in level:
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                shown = f"{str(value)[:12]}..." if abs(value) < 10**4000 else "a number of thousands of digits"
+                raise InvalidConfig(f"{name} = {shown}: whole numbers are below {LARGEST:.0e}. Give a smaller one.")
+    if level:
+        raise InvalidConfig(f"The experiment has values that are nested deeper than {MOST_LEVELS} levels.")
+
+
+def values_in(name: str, value: Any) -> list[tuple[str, Any]]:
+    """With the names that they have in messages."""
+    if isinstance(value, Mapping):
+        return [(f"{name}.{key}" if name else str(key), inner) for key, inner in value.items()]
+    return [(name, inner) for inner in value] if isinstance(value, list | tuple) else []
+
+
+def plain_table(experiment: Experiment) -> dict[str, Any]:
+    """As it would stand in a file: only what was given."""
+    return experiment.model_dump(exclude_unset=True, exclude_none=True, exclude={"tune", "out"})

@@ -8,10 +8,12 @@ import hashlib
 import io
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import torch
 from safetensors.torch import save
@@ -21,10 +23,21 @@ from plures.core.types import Params
 from plures.evaluate import Evaluation
 from plures.report import records
 from plures.report.json_text import as_json_text as as_json_text
+from plures.report.writing import replace_whole
 
 States = Iterable[tuple[int, Params]]
 ROWS_AT_ONCE = 10_000
 """Of a table over all clients, so many rows are in memory."""
+
+
+class Mark(NamedTuple):
+    """How far a file that grows is good."""
+
+    num_bytes: int = 0
+    crc32: int = 0
+
+    def after(self, content: bytes) -> Mark:
+        return Mark(self.num_bytes + len(content), crc32(content, self.crc32))
 
 
 class RunFolder:
@@ -33,14 +46,37 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         make_empty_folder(path)
+        self.marks: dict[str, Mark] = {}
+        """Of what was appended so far."""
         self.write_text(records.ROUNDS, "")
 
     @classmethod
-    def reopened(cls, path: Path) -> RunFolder:
-        """The folder of a run that has ended, to add to."""
+    def reopened(cls, path: Path, marks: Mapping[str, Mark] | None = None) -> RunFolder:
+        """The folder of a run that was there before, to add to; with marks, what lies beyond them is cut off."""
         folder = cls.__new__(cls)
-        folder.path = path
+        folder.path, folder.marks = path, dict(marks or {})
+        if marks is not None:
+            folder._cut_off()
         return folder
+
+    def _cut_off(self) -> None:
+        for name in records.GROWING:
+            file = self.path / name
+            try:
+                if name in self.marks:
+                    os.truncate(file, self.marks[name].num_bytes)
+                elif name != records.ROUNDS:
+                    file.unlink(missing_ok=True)
+                else:
+                    self.write_text(name, "")
+            except OSError as error:
+                raise RunFolderError(f"Cannot write {file}: {error.strerror}.") from error
+
+    def flush(self) -> None:
+        """What was appended is on the disk."""
+        for name in self.marks:
+            with self._writing(name), (self.path / name).open("ab") as file:
+                os.fsync(file.fileno())
 
     def write_text(self, name: str, text: str) -> None:
         self._replace(name, text.encode("utf-8"))
@@ -91,10 +127,9 @@ class RunFolder:
         table.writerows(rows)
         self._append(file, gzip.compress(text.getvalue().encode("utf-8"), mtime=0))
 
-    def save_state(self, shared: Params, states: States) -> None:
-        """The parameters after a whole round."""
+    def save_shared(self, shared: Params) -> None:
+        """The shared part after a whole round."""
         self._replace(records.SHARED, save(portable(shared)))
-        self.save_states(records.PERSONAL, states)
 
     def save_states(self, file: str, states: States) -> None:
         """Parameters of clients, named CLIENT/PARAMETER."""
@@ -102,21 +137,25 @@ class RunFolder:
         self._replace(file, save(portable(named)))
 
     def _replace(self, name: str, content: bytes) -> None:
-        partial = self.path / f".{name}.partial"
-        try:
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise RunFolderError(f"Cannot write {self.path / name}: {error.strerror}.") from error
+        with self._writing(name):
+            replace_whole(self.path / name, content)
 
     def _append(self, name: str, content: bytes) -> None:
-        try:
-            with (self.path / name).open("ab") as file:
+        """All of it or nothing; a process that is killed may leave a part, which is cut off when the run goes on."""
+        with self._writing(name), (self.path / name).open("ab") as file:
+            size = file.tell()
+            try:
                 file.write(content)
+                file.flush()
+            except OSError:
+                os.truncate(self.path / name, size)
+                raise
+        self.marks[name] = self.marks.get(name, Mark()).after(content)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise RunFolderError(f"Cannot write {self.path / name}: {error.strerror}.") from error
 

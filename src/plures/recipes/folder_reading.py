@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -19,11 +20,17 @@ from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, ModelKind, SplitName, Summary
 from plures.recipes.folder import state_fingerprint
+from plures.recipes.result_tables import ResultTable
+from plures.recipes.states import StoredStates, read_only_store
 from plures.report import records
+from plures.report.inside import inside
 
 NEEDED = ("method", "seed", "status", "rounds_done", "headline", "metric", "metrics", "selected", "cost", "fingerprint")
 """What is read of result.json."""
-BROKEN = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, CsvError, SafetensorError)
+BROKEN = (
+    *(OSError, EOFError, zlib.error, CsvError, SafetensorError),
+    *(ValueError, KeyError, TypeError, AttributeError, RecursionError),
+)
 AGAIN = "Take it from a copy of the folder, or run the experiment again"
 
 
@@ -54,10 +61,18 @@ def read_kept(folder: Path) -> Kept:
         result=result,
         history=read(folder / records.ROUNDS, lambda path: records.read_rounds(path.parent)),
         shared=read(folder / records.SHARED, read_tensors),
-        states=read(folder / records.PERSONAL, read_states),
+        states=kept_states(folder, result),
         tuned=read(tuned, read_states) if tuned.exists() or is_tuned(result) else {},
         choices=read(folder / records.CHOICES, read_choices) if result.get("guard") else {},
     )
+
+
+def kept_states(folder: Path, result: Mapping[str, Any]) -> Mapping[int, Params]:
+    """What clients keep: in one file or, where that would be too large, in the store."""
+    if not (folder / records.PERSONAL).exists() and (folder / records.STATES).is_file():
+        return StoredStates(read_only_store(folder, result["rounds_done"]))
+    found: dict[int, Params] = read(folder / records.PERSONAL, read_states)
+    return found
 
 
 def is_tuned(result: Mapping[str, Any]) -> bool:
@@ -69,8 +84,8 @@ def read_result(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise RunFolderError(f"There is no folder {folder}. Give the folder of a run.")
     if (folder / records.STUDY).is_file():
-        runs = read(folder / records.STUDY, lambda path: json.loads(path.read_text(encoding="utf-8"))["runs"])
-        known = ", ".join(str(folder / run["folder"]) for run in runs[:4]) + (", ..." if len(runs) > 4 else "")
+        runs: list[Path] = read(folder / records.STUDY, runs_in)
+        known = ", ".join(map(str, runs[:4])) + (", ..." if len(runs) > 4 else "")
         if not runs:
             raise RunFolderError(f"{folder} is a study of which no run has finished. Give the folder of a run.")
         raise RunFolderError(f"{folder} is a study of {len(runs)} runs. Give one of them: {known}.")
@@ -83,7 +98,17 @@ def read_result(folder: Path) -> dict[str, Any]:
     missing = [key for key in NEEDED if not isinstance(found, dict) or key not in found]
     if missing:
         raise RunFolderError(f"{path} has no '{missing[0]}', as runs of this version write it. {AGAIN}.")
+    try:
+        ResultTable.model_validate(found)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise RunFolderError(f"{path} is damaged: {where:.200}: {error.errors()[0]['msg']}. {AGAIN}.") from error
     return found
+
+
+def runs_in(path: Path) -> list[Path]:
+    """Of a study."""
+    return [inside(path.parent, run["folder"]) for run in json.loads(path.read_text(encoding="utf-8"))["runs"]]
 
 
 def read(path: Path, how: Any) -> Any:
@@ -118,7 +143,7 @@ def read_choices(path: Path) -> dict[int, str]:
 
 def check_state(kept: Kept) -> None:
     """The files of models belong to each other and to result.json."""
-    found = state_fingerprint(kept.shared, sorted(kept.states.items()))
+    found = state_fingerprint(kept.shared, ((client, kept.states[client]) for client in sorted(kept.states)))
     if found != kept.result["fingerprint"].get("final_state"):
         raise RunFolderError(
             f"{kept.folder / records.SHARED} and {records.PERSONAL} are not those that {records.RESULT} tells of: they "

@@ -136,6 +136,6 @@ def called(what: str, make: Callable[..., Any], options: Mapping[str, Any], *, b
         raise InvalidConfig(f"{what} needs {', '.join(missing)}.")
     try:
         return make(**options)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError, MemoryError, RuntimeError) as error:  # torch's of sizes: the last
         given = ", ".join(f"{name} = {value!r}" for name, value in options.items())
         raise InvalidConfig(f"{what} cannot be made with {given}: {error}.") from error

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from plures.core.errors import InvalidConfig, RunFolderError
 from plures.core.seeds import derive_seed
-from plures.recipes.experiment import SearchTable
 from plures.recipes.search_space import Choice, Point, Range, Space, grid, num_points, stepped
+from plures.recipes.stage_tables import SearchTable
 
 STUDY_NAME = "plures"
 RECORD, SEARCH = "record", "search"

@@ -31,7 +31,7 @@ def parse_value(text: str) -> Any:
     for form in (text, f"0{text}"):  # .1 is meant as 0.1
         try:
             return tomllib.loads(f"value = {form}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # no TOML, or more of it than anybody means
             if not text.startswith("."):
                 break
     return text

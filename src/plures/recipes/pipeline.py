@@ -18,8 +18,9 @@ from plures.core.errors import InvalidConfig
 from plures.core.types import Params
 from plures.evaluate.guard import Fallback
 from plures.recipes.build import Built, build
+from plures.recipes.checkpoints import checkpoints_in, forget_checkpoints
 from plures.recipes.checks import check_run, check_weights_matter
-from plures.recipes.experiment import Experiment, PretrainTable
+from plures.recipes.experiment import Experiment
 from plures.recipes.folder import RunFolder
 from plures.recipes.guarding import guarding_of
 from plures.recipes.looking import Looker, all_summaries, headline_of
@@ -28,17 +29,28 @@ from plures.recipes.reloading import load_program, load_shared
 from plures.recipes.results import RunResult, Stage
 from plures.recipes.running import make_program
 from plures.recipes.several import under_way
+from plures.recipes.stage_tables import PretrainTable
 from plures.recipes.tuning import with_tuning
 from plures.recipes.watching import Watcher
 from plures.report import records
+from plures.report.running import read_running
 
 Run = Callable[..., RunResult]
 
 
 def run_pipeline(
-    experiment: Experiment, run: Run, *, out: Path | None, title: str | None, watcher: Watcher | None
+    experiment: Experiment,
+    run: Run,
+    *,
+    out: Path | None,
+    title: str | None,
+    watcher: Watcher | None,
+    resume: bool = False,
 ) -> RunResult:
-    """All stages of an experiment with a [pipeline]; the result is that of the last."""
+    """All stages of an experiment with a [pipeline]; the result is that of the last.
+
+    Stage (b) keeps a checkpoint until (c) has ended: from there a run goes on that was cut in between.
+    """
     pipeline, stages, weights, first = experiment.pipeline, list[Stage](), None, None
     assert pipeline is not None
     if pipeline.pretrain is not None:
@@ -54,7 +66,16 @@ def run_pipeline(
     built = replace(built, method=with_tuning(built, pipeline.tune, experiment.rounds))
     # What is guarded is the model that clients end with.
     before = built if pipeline.tune is None else replace(built, plan=replace(built.plan, guard=None))
-    result = run(before, experiment, out=out, title=title, watcher=watcher, pretrained=first)
+    result = run(
+        before,
+        experiment,
+        out=out,
+        title=title,
+        watcher=watcher,
+        pretrained=first,
+        resume=resume,
+        keep_checkpoint=True,
+    )
     if experiment.rounds:
         model = result.headline if pipeline.tune is None or result.headline == "global" else "personal"
         stages.append(stage_of("personal", result, model, stages))
@@ -65,6 +86,7 @@ def run_pipeline(
     result = replace(result, stages=tuple(stages))
     if result.folder is not None:
         RunFolder.reopened(result.folder).write_json(records.RESULT, result.as_json())
+        forget_checkpoints(result.folder)
     return result
 
 
@@ -108,14 +130,25 @@ def pretrained(
     folder = None if out is None else Path(kept_under(experiment)) / key_of(built)
     if folder is not None and is_finished(folder):
         return Fallback(program=program, shared=load_shared(folder, program), name=STAGE_A), kept_stage(folder)
-    under_way = None if folder is None else folder.with_name(f"{folder.name}.{os.getpid()}")
-    result = run(built, first, out=under_way, title=f"{table.method} (a)", watcher=watcher)
+    under_way = None if folder is None else cut_off(folder) or folder.with_name(f"{folder.name}.{os.getpid()}")
+    result = run(built, first, out=under_way, title=f"{table.method} (a)", watcher=watcher, resume=folder is not None)
     if under_way is not None and folder is not None:
         shutil.rmtree(folder, ignore_errors=True)  # one that did not finish
         under_way.replace(folder)
         result = replace(result, folder=folder)
     model = Fallback(program=program, shared=result.server.shared, name=STAGE_A)
     return model, stage_of("pretrain", result, "global", [])
+
+
+def cut_off(folder: Path) -> Path | None:
+    """What a process that is gone had come to when it trained the same stage (a)."""
+    left = [path for path in folder.parent.glob(f"{folder.name}.*") if checkpoints_in(path) and is_left(path)]
+    return max(left, key=lambda path: checkpoints_in(path)[0].name, default=None)
+
+
+def is_left(folder: Path) -> bool:
+    running = read_running(folder)
+    return running is None or running.is_dead()
 
 
 def is_finished(folder: Path) -> bool:

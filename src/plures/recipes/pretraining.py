@@ -7,7 +7,8 @@ import hashlib
 from plures.core.program import Program
 from plures.core.types import Params
 from plures.recipes.build import Built
-from plures.recipes.experiment import Experiment, PretrainTable
+from plures.recipes.experiment import Experiment
+from plures.recipes.stage_tables import PretrainTable
 from plures.recipes.track_tables import Track
 
 STAGE_A = "stage (a)"

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plures.core.errors import InvalidConfig
+from plures.core.errors import InvalidConfig, RunFolderError
 from plures.recipes.build import configuration_of
 from plures.recipes.experiment import Experiment
 from plures.recipes.folder import as_json_text
 from plures.recipes.results import RunResult
 from plures.recipes.watching import Watcher
 from plures.report import records
+from plures.report.inside import inside
 
 
 def check_refit(experiment: Experiment, seeds: int) -> None:
@@ -67,9 +68,10 @@ def earlier_refit(out: Path) -> dict[str, Any] | None:
     """What a refit that was run here before comes to; None: no run of one has finished."""
     try:
         runs = json.loads((out / records.STUDY).read_text(encoding="utf-8"))["runs"]
-        found = [records.read_result(out / one["folder"]) for one in runs if is_whole(out / one["folder"])]
+        folders = [inside(out, one["folder"]) for one in runs]
+        found = [records.read_result(folder) for folder in folders if is_whole(folder)]
         return {"folder": str(out)} | scores(found) if found else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, RunFolderError):
         return None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plures.core.context import Server
+from plures.core.context import Server, Store
 from plures.core.errors import RunFolderError
 from plures.core.goals import without_broadcasting
 from plures.core.method import Method
@@ -35,6 +35,7 @@ from plures.recipes.loading import load_named
 from plures.recipes.pretraining import STAGE_A, kept_under, key_of, of_network, pretraining
 from plures.recipes.results import RunResult, Stage
 from plures.recipes.running import make_program
+from plures.recipes.states import StoredStates, read_only_store
 from plures.recipes.tuning import with_tuning
 from plures.recipes.warm_start import load_weights
 from plures.report import records
@@ -52,6 +53,7 @@ NOT_FACTS = (
     "newcomers",
     "guard",
     "stages",
+    "lost",
     "cost",
     "fingerprint",
 )
@@ -67,7 +69,8 @@ def load_program(folder: Path, device: str) -> tuple[Program, Params]:
 
 
 def load_shared(folder: Path, program: Program) -> Params:
-    return {name: value.clone().to(program.device) for name, value in load_weights(folder / records.SHARED).items()}
+    loaded = {name: value.clone() for name, value in load_weights(folder / records.SHARED).items()}
+    return in_order(loaded, program, 0)
 
 
 def load_run(
@@ -146,7 +149,10 @@ def as_trained(loss: Loss | None, federation: Federation) -> Loss | None:
 
 
 def stage_a(kept: Kept, experiment: Experiment, device: str) -> Fallback | None:
-    """The model that a pipeline began with, from its own folder."""
+    """The model that a pipeline began with, from its own folder.
+
+    That may be anywhere, as the experiment says; nothing is read there but TOML and safetensors.
+    """
     if experiment.pipeline is None or experiment.pipeline.pretrain is None:
         return None
     folders = [stage["folder"] for stage in kept.result.get("stages", []) if stage["stage"] == "pretrain"]
@@ -164,7 +170,10 @@ def stage_a(kept: Kept, experiment: Experiment, device: str) -> Fallback | None:
 
 
 def fallback_of(kept: Kept, first: Fallback | None, device: str) -> Fallback | None:
-    """The shared model that clients of a guarded run could keep to; None: the run's own."""
+    """The shared model that clients of a guarded run could keep to; None: the run's own.
+
+    It may be that of a run anywhere, as the experiment says; nothing is read there but TOML and safetensors.
+    """
     against = kept.result.get("guard", {}).get("against", "global")
     if against == "global":
         return None
@@ -179,8 +188,7 @@ def assembled(kept: Kept, program: Program, federation: Federation, newcomers: F
     check_state(kept)
     check_data(kept, federation)
     check_fits(kept, program)
-    told, store = kept.result, MemoryStore()
-    store.commit(told["rounds_done"], {n: in_order(state, program, n) for n, state in kept.states.items()})
+    told, store = kept.result, store_of(kept, program)
     program.stepping = getattr(ENGINES[told["engine"]](), "stepping", None) if told.get("engine") in ENGINES else None
     facts = {key: value for key, value in told.items() if key not in NOT_FACTS}
     return RunResult(
@@ -210,6 +218,16 @@ def assembled(kept: Kept, program: Program, federation: Federation, newcomers: F
         choices=kept.choices,
         tuned={client: in_order(state, program, client) for client, state in kept.tuned.items()},
     )
+
+
+def store_of(kept: Kept, program: Program) -> Store:
+    """In memory, or on disk where it is too much for that."""
+    if isinstance(kept.states, StoredStates):
+        return read_only_store(kept.folder, kept.result["rounds_done"], program.device)
+    store = MemoryStore()
+    states = {client: in_order(state, program, client) for client, state in kept.states.items()}
+    store.commit(kept.result["rounds_done"], states)
+    return store
 
 
 def in_order(params: Params, program: Program, client: int) -> Params:

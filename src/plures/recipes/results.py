@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -10,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from plures.core.context import Server
+from plures.core.context import Server, Store
+from plures.core.errors import Diverged, Stopped
 from plures.core.program import Program
 from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, ModelKind, SplitName, Summary
 from plures.evaluate.guard import Fallback
 from plures.recipes.client_models import model_of
-from plures.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from plures.recipes.experiment import Experiment
@@ -62,7 +63,7 @@ class RunResult:
     """The one that rounds are chosen and clients are compared by."""
     status: Status
     server: Server
-    store: MemoryStore
+    store: Store
     program: Program
     federation: Federation
     newcomers: Federation | None
@@ -96,6 +97,12 @@ class RunResult:
     """Of a pipeline that ends in fine-tuning: what that moved of each client's model."""
     experiment: Experiment | None = None
     """The file that named all this; None: a run from code."""
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Visits whose work did not reach the server, by kind, the most frequent first."""
+        kinds = Counter(one["kind"] for line in self.history for one in line.get("lost", ()))
+        return dict(kinds.most_common())
 
     def scores(
         self, model: ModelKind | None = None, split: SplitName = "test", *, newcomers: bool = False
@@ -168,6 +175,17 @@ class RunResult:
             **({} if self.gap is None else {"newcomers": asdict(self.gap)}),
             **({"guard": self.guard} if self.guard else {}),
             **({"stages": [asdict(stage) for stage in self.stages]} if self.stages else {}),
+            **({"lost": self.lost} if self.lost else {}),
             "cost": self.cost,
             "fingerprint": self.fingerprint,
         }
+
+
+def status_of(trouble: BaseException | None) -> Status:
+    if trouble is None:
+        return "finished"
+    if isinstance(trouble, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(trouble, Stopped):
+        return "stopped"
+    return "diverged" if isinstance(trouble, Diverged) else "failed"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from plures.core.context import Engine
-from plures.core.errors import InvalidConfig, RunFolderError
+from plures.core.context import Conduct, Engine
+from plures.core.errors import InvalidConfig
 from plures.core.goals import without_broadcasting
-from plures.core.loop import start, train
 from plures.core.method import Method
 from plures.core.networks import Networks
 from plures.core.program import Program
+from plures.core.sums import empty_sum
 from plures.core.task import Loss
 from plures.core.types import Part, is_buffer, is_known, stays, travels
 from plures.core.wire import Wire
@@ -23,20 +22,26 @@ from plures.data.joining import everyone
 from plures.evaluate.guard import Fallback
 from plures.methods import find_method
 from plures.models import AnyModel, as_networks
-from plures.participation import Sampler, as_sampler
+from plures.participation import Cohort, Sampler, as_sampler
 from plures.recipes.capacities import affordable
+from plures.recipes.checkpointing import Checkpointer, CheckpointPlan
 from plures.recipes.checks import check_arguments, check_device, check_run
 from plures.recipes.engines import TRIAL, check_engine, find_engine
-from plures.recipes.folder import RunFolder, make_empty_folder
+from plures.recipes.folder import make_empty_folder
 from plures.recipes.guarding import LoadRun, guarding_of
 from plures.recipes.looking import headline_of
+from plures.recipes.opening import open_folder, prepared
 from plures.recipes.plan import EvaluationPlan
-from plures.recipes.recorder import Recorder, status_of
+from plures.recipes.playing import Play
+from plures.recipes.recorder import Recorder
 from plures.recipes.results import RunResult
+from plures.recipes.resume_checks import check_server
+from plures.recipes.resuming import Resumed, bits_of
+from plures.recipes.states import open_store
 from plures.recipes.threads import one_thread
-from plures.recipes.tracking import TrackedRun, Tracker, Tracking, as_trackers
+from plures.recipes.tracking import SENT, TrackedRun, Tracker, Tracking, as_trackers
 from plures.recipes.watching import Silence, Watcher
-from plures.report import records
+from plures.server.robust import Robust, why_not
 from plures.wire import Codec
 
 
@@ -64,6 +69,10 @@ def run(
     notes: Mapping[str, Any] | None = None,
     pretrained: Fallback | None = None,
     load: LoadRun | None = None,
+    conduct: Conduct | None = None,
+    checkpoint: CheckpointPlan | None = None,
+    resume: bool = False,
+    keep_checkpoint: bool = False,
 ) -> RunResult:
     """Train `method` on `federation`; with `out`, write a run folder. Bad input is an error before round 1.
 
@@ -73,7 +82,9 @@ def run(
     unit, or a table such as {"density": [0.5, 0.1]} (docs/capacity.md). `wire` carries what is sent, by default
     exactly. `trackers` are told the numbers of each round: "tensorboard", "wandb", "mlflow", or objects of your own
     (docs/watching.md). `configuration` is kept beside the results; `pretrained` is a shared model that a guard may fall
-    back on.
+    back on. `conduct` says what a round bears, what goes wrong on purpose and how uploads are summed (docs/faults.md).
+    With `resume`, a run that was begun in `out` goes on from its last checkpoint; `checkpoint` says when there is one
+    (docs/surviving.md); with `keep_checkpoint`, one is left also by a run that has finished.
     """
     if isinstance(method, str):
         method = find_method(method).make()
@@ -87,6 +98,7 @@ def run(
     check_engine(engine)
     tracking = Tracking(trackers=as_trackers(trackers))
     sampler, plan = as_sampler(cohort), evaluation or EvaluationPlan()
+    conduct, checkpoint = conduct or Conduct(), checkpoint or CheckpointPlan()
     check_run(
         program,
         federation,
@@ -97,6 +109,7 @@ def run(
         capacity=capacity,
         newcomers=newcomers,
     )
+    check_conduct(conduct, method, sampler.draw(federation.num_clients, 1, seed))
     if capacity is not None:
         program.capacity_of = affordable(program, capacity, everyone(federation, newcomers).num_clients)
     guarding = guarding_of(plan, program, federation, headline_of(program), pretrained=pretrained, load=load)
@@ -115,7 +128,13 @@ def run(
         **(notes or {}),
     }
     configuration = with_engine(configuration, engine, chosen.engine)
-    start_tracking(tracking, title, facts, configuration, out)
+    identity = {key: facts[key] for key in ("method", "seed", "rounds", "clients", "cohort")}
+    identity |= {"engine": bits_of(chosen.engine.name), "data": dict(federation.fingerprint())}
+    resumed = prepared(out, resume, identity, configuration)
+    if resumed is not None:
+        check_server(resumed.server("cpu"), program, resumed.path)
+    start_tracking(tracking, title, facts, configuration, out, resumed)
+    folder = open_folder(out, configuration, resumed)
     recorder = Recorder(
         program,
         federation,
@@ -123,23 +142,36 @@ def run(
         title=title,
         rounds=rounds,
         facts=facts,
-        folder=open_folder(out, configuration),
+        folder=folder,
         newcomers=newcomers,
         guarding=guarding,
+        store=open_store(folder, checkpoint, program.device, resumed),
     )
-    return play(recorder, sampler, chosen.engine, watcher or Silence(), tracking)
+    checkpointer = Checkpointer(recorder, checkpoint, identity, tracking.keys)
+    return Play(recorder, sampler, chosen.engine, watcher or Silence(), tracking, conduct, checkpointer).run(
+        resumed, keep_checkpoint=keep_checkpoint
+    )
 
 
 def start_tracking(
-    tracking: Tracking, title: str, facts: Mapping[str, Any], configuration: str | None, out: str | Path | None
+    tracking: Tracking,
+    title: str,
+    facts: Mapping[str, Any],
+    configuration: str | None,
+    out: str | Path | None,
+    resumed: Resumed | None,
 ) -> None:
     """Trackers come before the first file, so that a run that they refuse leaves nothing behind."""
     folder = None if out is None else Path(out)
     is_new = folder is not None and not folder.exists()
-    if folder is not None:
+    if folder is not None and resumed is None:
         make_empty_folder(folder)
+    run = TrackedRun(title=title, facts=facts, configuration=configuration, folder=folder)
+    if resumed is not None:
+        run = replace(run, rounds_done=resumed.round, keys=resumed.manifest.trackers)
+        tracking.sent = sum(int(resumed.manifest.recorder.costs.totals[key]) for key in SENT)
     try:
-        tracking.started(TrackedRun(title=title, facts=facts, configuration=configuration, folder=folder))
+        tracking.started(run)
     except BaseException:
         if folder is not None and is_new:
             folder.rmdir()
@@ -188,13 +220,14 @@ def with_engine(configuration: str | None, asked: str | Engine, chosen: Engine) 
     return configuration.replace(f'engine = "{TRIAL}"', f'engine = "{chosen.name}"', 1)
 
 
-def open_folder(out: str | Path | None, configuration: str | None) -> RunFolder | None:
-    if out is None:
-        return None
-    folder = RunFolder(Path(out))
-    if configuration is not None:
-        folder.write_text(records.EXPERIMENT, configuration)
-    return folder
+def check_conduct(conduct: Conduct, method: Method, cohort: Cohort) -> None:
+    """A sum of another kind must be one that the method can have, and of enough uploads."""
+    if conduct.new_sum is not empty_sum and (reason := why_not(method)) is not None:
+        raise InvalidConfig(f"{method.name} cannot have a robust sum: {reason}")
+    wanted: int | None = getattr(cohort, "wanted", None)  # samplers of your own may know of no such thing
+    size = len(cohort.clients) if wanted is None else wanted
+    if isinstance(conduct.new_sum, Robust) and (reason := conduct.new_sum.too_few(size)) is not None:
+        raise InvalidConfig(reason)
 
 
 def check_wire(wire: object) -> None:
@@ -202,45 +235,3 @@ def check_wire(wire: object) -> None:
         raise InvalidConfig(
             f"wire is {wire!r:.80}, a {type(wire).__name__}: give a wire, such as plures.wire.Codec(upload='int8')."
         )
-
-
-@one_thread()
-def play(recorder: Recorder, sampler: Sampler, engine: Engine, watcher: Watcher, tracking: Tracking) -> RunResult:
-    """Train to the end; whatever stops it earlier, the last whole round is kept first."""
-    program, federation = recorder.program, recorder.federation
-    server, seconds = start(program), 0.0
-    recorder.looker.share_with(engine)
-    recorder.begin()
-    watcher.started(recorder.title, recorder.rounds, federation.num_clients, recorder.shown)
-    rounds = train(
-        program,
-        federation,
-        rounds=recorder.rounds,
-        sampler=sampler,
-        engine=engine,
-        store=recorder.store,
-        on_result=recorder.on_result,
-    )
-    try:
-        began = time.perf_counter()
-        for server, report in rounds:
-            seconds += time.perf_counter() - began
-            metrics = recorder.record(server, report, seconds)
-            watcher.round_done(report, metrics)
-            tracking.round_done(recorder.history[-1])
-            began = time.perf_counter()
-    except BaseException as trouble:
-        watcher.ended()
-        result = None
-        try:
-            with suppress(RunFolderError):
-                result = recorder.finish(server, seconds, trouble)
-        finally:
-            tracking.ended(status_of(trouble), result)
-        raise
-    if server.round == 0:  # nothing to train: the start is what there is to look at
-        recorder.look(server)
-    watcher.ended()
-    result = recorder.finish(server, seconds, None)
-    tracking.ended("finished", result)
-    return result

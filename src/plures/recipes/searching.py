@@ -10,7 +10,7 @@ from typing import Any
 
 from plures.core.errors import InvalidConfig
 from plures.recipes.build import configuration_of
-from plures.recipes.experiment import Experiment, SearchTable, make_experiment
+from plures.recipes.experiment import Experiment, make_experiment, plain_table
 from plures.recipes.folder import RunFolder
 from plures.recipes.optuna_study import OptunaStudy, load_optuna
 from plures.recipes.refitting import check_refit, earlier_refit, is_refit_of, run_refit
@@ -26,8 +26,9 @@ from plures.recipes.search_folder import (
     write_trials,
 )
 from plures.recipes.search_space import Space, check_grid, num_points, read_space
+from plures.recipes.stage_tables import SearchTable
 from plures.recipes.targets import Target
-from plures.recipes.trials import SearchSilence, SearchWatcher, Trial, TrialRunner, at_point, plain_table
+from plures.recipes.trials import SearchSilence, SearchWatcher, Trial, TrialRunner, at_point
 
 NO_PART = ("trials",)
 """Keys of [tune] that may change when a search goes on."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
-from plures.core.errors import ClientFailed, InvalidConfig, InvalidInput
+from plures.core.errors import ClientFailed, InvalidConfig, InvalidInput, RunFolderError
 from plures.recipes.build import build, named_method
 from plures.recipes.checks import check_run
-from plures.recipes.experiment import Experiment, Model
+from plures.recipes.experiment import Experiment, Model, make_experiment, plain_table
 from plures.recipes.folder import as_json_text, make_empty_folder
+from plures.recipes.folder_reading import read
 from plures.recipes.results import RunResult
+from plures.recipes.resuming import check_nobody_runs
 from plures.recipes.running import make_program
 from plures.recipes.several import several_runs
 from plures.recipes.watching import Watcher
@@ -39,6 +42,8 @@ class Study:
 
     folder: Path
     members: tuple[Member, ...]
+    usual: bool = False
+    """Whether Local, FedAvg and FedAvg with fine-tuning were asked for."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Methods that are usual beside an experiment and cannot be beside this one, with the reason."""
 
@@ -52,10 +57,12 @@ def run_members(
     beside: Sequence[str] = (),
     usual: bool = False,
     watcher: Watcher | None = None,
+    resume: bool = False,
 ) -> Study:
     """Run the experiment and the methods beside it under every seed; study.json tells what shall run and has finished.
 
-    With `usual`, Local, FedAvg and FedAvg with fine-tuning are beside it too, but for those that cannot be.
+    With `usual`, Local, FedAvg and FedAvg with fine-tuning are beside it too, but for those that cannot be. With
+    `resume`, what has finished in the folder is kept, and what was cut goes on.
     """
     check_seeds(seeds)
     wanted = {experiment.method.rpartition(":")[2]: experiment}
@@ -66,32 +73,90 @@ def run_members(
         check_ahead(label, one)
     more, left_out = usual_beside(experiment, wanted) if usual else ({}, {})
     wanted |= more
-    make_empty_folder(out)
+    asked = {"experiment": plain_table(experiment), "seeds": list(seeds), "beside": list(beside), "usual": usual}
+    begin_study(out, asked, resume=resume)
     planned = [Member(label, seed, f"{label}/seed-{seed}") for seed, label in product(seeds, wanted)]
     members: list[Member] = []
     with several_runs(out, len(planned), watcher) as next_run:
-        write_study(out, members, planned, left_out)
+        write_study(out, members, planned, left_out, asked)
         for member in tuple(planned):
             label, seed, folder = member
             title = label if len(seeds) == 1 else f"{label} {seed}"
             next_run()
             try:
-                run(wanted[label].model_copy(update={"seed": seed}), out=out / folder, title=title, watcher=watcher)
+                one = wanted[label].model_copy(update={"seed": seed})
+                run(one, out=out / folder, title=title, watcher=watcher, resume=resume)
                 members.append(member)
             except ClientFailed as error:  # who did not ask for it shall not lose the study by it
                 if label not in more:
                     raise
                 planned.remove(member)
                 left_out.setdefault(label, f"seed {seed}: {error}")
-            write_study(out, members, planned, left_out)
-    return Study(folder=out, members=tuple(members), left_out=left_out)
+            write_study(out, members, planned, left_out, asked)
+    return Study(folder=out, members=tuple(members), usual=usual, left_out=left_out)
 
 
-def write_study(out: Path, members: Sequence[Member], planned: Sequence[Member], left_out: Mapping[str, str]) -> None:
+def begin_study(out: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
+    """A new folder, or that of the same study."""
+    if not (resume and (out / records.STUDY).is_file()):
+        make_empty_folder(out)
+        return
+    before = read_asked(out)
+    differ = [key for key in asked if json.loads(as_json_text(asked[key])) != before.get(key)]
+    if differ:
+        raise InvalidConfig(f"The study in {out} is another: it differs in {', '.join(differ)}. Give another folder.")
+    check_nobody_runs(out)
+
+
+def read_asked(folder: Path) -> dict[str, Any]:
+    """What a study was asked for."""
+    found = read(folder / records.STUDY, lambda path: json.loads(path.read_text("utf-8")).get("asked"))
+    if not is_asked(found):
+        raise RunFolderError(f"{folder / records.STUDY} does not tell what the study was asked for: run it anew.")
+    return found
+
+
+def is_asked(found: Any) -> TypeGuard[dict[str, Any]]:
+    """Folders are named by labels and seeds: a seed that is no number could lead out of the study's."""
+    if not isinstance(found, dict) or not {"experiment", "seeds", "beside", "usual"} <= set(found):
+        return False
+    seeds, beside = found["seeds"], found["beside"]
+    return (
+        isinstance(found["experiment"], dict)
+        and isinstance(seeds, list)
+        and all(type(seed) is int for seed in seeds)
+        and isinstance(beside, list)
+        and all(isinstance(method, str) for method in beside)
+    )
+
+
+def resumed_study(folder: Path, run: Callable[..., RunResult], *, watcher: Watcher | None) -> Study:
+    """A study that goes on as it was begun."""
+    asked = read_asked(folder)
+    return run_members(
+        make_experiment(asked["experiment"]),
+        run,
+        out=folder,
+        seeds=asked["seeds"],
+        beside=asked["beside"],
+        usual=bool(asked["usual"]),
+        watcher=watcher,
+        resume=True,
+    )
+
+
+def write_study(
+    out: Path,
+    members: Sequence[Member],
+    planned: Sequence[Member],
+    left_out: Mapping[str, str],
+    asked: Mapping[str, Any],
+) -> None:
     """What has finished, and what shall run in all: a study that was cut has less of the former."""
     told: dict[str, Any] = {
         "runs": [member._asdict() for member in members],
         "planned": [member._asdict() for member in planned],
+        "asked": asked,
     }
     write_whole(out / records.STUDY, as_json_text(told | ({"left_out": left_out} if left_out else {}), indent=2) + "\n")
 

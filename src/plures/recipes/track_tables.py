@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from plures.core.errors import InvalidConfig, did_you_mean
+from plures.recipes.tables import Table
 from plures.recipes.tracking import TRACKERS, Tracker, make_tracker
-
-
-class Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class TensorBoardTable(Table):

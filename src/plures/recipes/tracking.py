@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from plures.core.errors import InvalidConfig, PluresError, did_you_mean
 from plures.recipes.results import RunResult, Status
@@ -32,6 +32,10 @@ class TrackedRun:
     configuration: str | None
     """The resolved experiment file, if there is one."""
     folder: Path | None
+    rounds_done: int = 0
+    """Of a run that goes on from a checkpoint: what a tracker was told of later rounds comes again."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Of a run that goes on: under which key each tracker, by its name, knew it."""
 
     @property
     def name(self) -> str:
@@ -54,12 +58,24 @@ class Tracker(Protocol):
         """However the run ended; the numbers are those of the validation-selected round, if one was selected."""
 
 
+@runtime_checkable
+class HasKey(Protocol):
+    """A tracker that goes on with a run of its own if it is given the key again."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+
 @dataclass(kw_only=True)
 class Tracking:
     """The trackers of a run; one that fails on the way is warned about once and left out, and the run goes on."""
 
     trackers: Sequence[Tracker]
-    sent: int = field(default=0, init=False)
+    sent: int = 0
+    """Bytes, of all rounds so far."""
 
     def started(self, run: TrackedRun) -> None:
         for number, tracker in enumerate(self.trackers):
@@ -71,6 +87,10 @@ class Tracking:
             except Exception as error:  # whatever a library of others raises
                 self._close(number)
                 raise InvalidConfig(f"The tracker {tracker.name} cannot start: {first_line(error)}") from error
+
+    def keys(self) -> dict[str, str]:
+        """Of the trackers that know a run by a key of their own, for a run that may have to go on later."""
+        return {tracker.name: tracker.key for tracker in self.trackers if isinstance(tracker, HasKey)}
 
     def _close(self, number: int) -> None:
         self.trackers = self.trackers[:number]
@@ -107,6 +127,7 @@ def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
     """What a line of rounds.jsonl says of all clients together."""
     numbers: dict[str, Any] = {"seconds": line["seconds"], "clients": len(line["cohort"])}
     numbers |= {key: line[key] for key in SENT}
+    numbers |= {"lost": len(line["lost"])} if "lost" in line else {}
     numbers |= {f"loss/{phase}": value for phase, value in line["losses"].items()}
     for name, summary in line.get("metrics", {}).items():
         numbers |= {name: summary["weighted"], f"{name}_bottom_decile": summary["bottom_decile"]}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from plures.core.context import RoundReport
 from plures.core.errors import Diverged, PluresError, RunFolderError, Stopped
 from plures.evaluate import Summary
-from plures.recipes.experiment import Experiment, make_experiment
+from plures.recipes.experiment import Experiment, make_experiment, plain_table
 from plures.recipes.folder import as_json_text
 from plures.recipes.optuna_study import State
 from plures.recipes.overrides import set_key
@@ -85,11 +85,6 @@ def at_point(experiment: Experiment, point: Mapping[str, Any]) -> Experiment:
     for key, value in point.items():
         set_key(table, key, value)
     return make_experiment(table)
-
-
-def plain_table(experiment: Experiment) -> dict[str, Any]:
-    """As it would stand in a file: only what was given."""
-    return experiment.model_dump(exclude_unset=True, exclude_none=True, exclude={"tune", "out"})
 
 
 def as_trial(experiment: Experiment, target: Target) -> Experiment:

@@ -10,9 +10,9 @@ from plures.core.program import Binding
 from plures.core.types import PERSONAL, Part, is_constant, stays
 from plures.local import add, as_optimizer, proximal, pull_to_initial, twin_of
 from plures.recipes.build import Built
-from plures.recipes.experiment import TuneTable
 from plures.recipes.options import make_budget, make_rule
 from plures.recipes.running import make_program
+from plures.recipes.stage_tables import TuneTable
 
 
 def with_tuning(built: Built, tune: TuneTable | str | None, rounds: int) -> Method:

@@ -28,6 +28,14 @@ class CountsRuns(Protocol):
     def next_run(self, number: int, total: int) -> None: ...
 
 
+@runtime_checkable
+class ShowsResumed(Protocol):
+    """A watcher that wants to know with which round a run goes on."""
+
+    def resumed(self, rounds_done: int) -> None:
+        """After `started`."""
+
+
 class Silence:
     """The watcher that shows nothing."""
 

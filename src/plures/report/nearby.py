@@ -12,6 +12,7 @@ from typing import Any
 from plures.core.errors import RunFolderError
 from plures.report import records
 from plures.report.conditions import Conditions, conditions_of
+from plures.report.inside import inside
 from plures.report.studies import RecordedRun, is_finished, read_run, reading
 
 
@@ -59,7 +60,7 @@ def runs_of_study(folder: Path) -> list[Path]:
     if not (folder / records.STUDY).is_file():
         return []
     try:
-        return [(folder / entry["folder"]).resolve() for entry in study_of(folder)["runs"]]
+        return [inside(folder, entry["folder"]).resolve() for entry in study_of(folder)["runs"]]
     except (RunFolderError, KeyError, TypeError):
         return []
 

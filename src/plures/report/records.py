@@ -10,11 +10,16 @@ RUN/
   visits.csv.gz            one row per client and round it took part in: what it sent, computed, held and took
   shared.safetensors       the shared part after the last whole round
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
+                           (of more clients than fit into memory: in clients.sqlite alone)
+  clients.sqlite           while the run goes on: what each visited client keeps
+  checkpoints/             while the run goes on: what the server holds, and how far the records go
   tuned.safetensors        with a pipeline that ends in fine-tuning: what that moved, named CLIENT/PARAMETER
   running.json             while the run goes on: the process that runs it, and what it was asked for
   tensorboard/             events for TensorBoard, if that was asked for
   result.json              the end: metrics of the last and of the validation-selected round, costs, fingerprints
   report.html              where asked for: a page about the run, made from the files above
+  doctor.json              after `plures doctor --repair`: what was repaired, when, and who had to begin anew
+  NAME.damaged             what a repair has replaced
 """
 
 from __future__ import annotations
@@ -35,13 +40,21 @@ VISITS = "visits.csv.gz"
 SHARED = "shared.safetensors"
 PERSONAL = "personal.safetensors"
 TUNED = "tuned.safetensors"
+STATES = "clients.sqlite"
+CHECKPOINTS = "checkpoints"
 RUNNING = "running.json"
 RESULT = "result.json"
 TENSORBOARD = "tensorboard"
+DOCTOR = "doctor.json"
+DAMAGED = ".damaged"
+"""At the end of a name; then, if need be, a number."""
 TRIALS = "trials.csv"
 """In the folder of a search: one row per trial."""
 STUDY = "study.json"
 """In a folder of several runs: the label, seed and folder of each."""
+
+GROWING = (ROUNDS, FEDERATION, CLIENTS, CHOICES, VISITS)
+"""Files that rounds are appended to."""
 
 FEDERATION_COLUMNS = (
     "client",

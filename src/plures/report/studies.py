@@ -12,6 +12,7 @@ from typing import Any
 
 from plures.core.errors import InvalidConfig, RunFolderError
 from plures.report import records
+from plures.report.inside import inside
 from plures.report.labels import unique_labels
 
 NEEDED = (
@@ -124,7 +125,7 @@ def study_groups(folder: Path) -> list[Group]:
     groups: dict[str, list[RecordedRun]] = {}
     with reading(folder / records.STUDY):
         listed = json.loads((folder / records.STUDY).read_text(encoding="utf-8"))["runs"]
-        named = [(str(entry["label"]), folder / entry["folder"]) for entry in listed]
+        named = [(str(entry["label"]), inside(folder, entry["folder"])) for entry in listed]
     if not named:
         raise RunFolderError(
             f"The study {folder} names no runs: none has finished. Wait for the first, or run it again into a new "
@@ -225,5 +226,5 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunFolderError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunFolderError(f"{path} is damaged: {type(error).__name__}, {error}.") from error

@@ -42,16 +42,20 @@ class HyperRound:
 
     def __call__(self, context: RoundContext) -> RoundOutcome:
         whole, server, buffers = Gathering(context), context.server, empty_sum()
-        examples = sum(context.population.num_examples(client) for client in context.clients)
+        examples = context.examples_wanted()
         for clients in self.turns(context):
             some = Gathering(turn_of(context, server, clients, examples))
             some.tally = whole.tally
             arrivals = (arrival for block in some.blocks() for arrival in block)
             grads = mean_gradient(server.shared, noting_buffers(arrivals, buffers), len(clients))
-            server, moved = self.stepped(context, server, grads, some.states)
+            if not some.states:
+                continue
+            server, moved = self.stepped(
+                context, server, made_up_for(grads, len(clients), len(some.states)), some.states
+            )
             whole.states |= moved
         shared = averaged(server.shared, buffers)
-        shared = shared | generated(shared, shared[MEAN]) if context.clients else shared
+        shared = shared | generated(shared, shared[MEAN]) if whole.states else shared
         return whole.outcome(replace(server, round=context.round, shared=shared))
 
     def turns(self, context: RoundContext) -> list[tuple[int, ...]]:
@@ -89,8 +93,8 @@ class Turn(RoundContext):
 
 
 def turn_of(context: RoundContext, server: Server, clients: tuple[int, ...], cohort_examples: int) -> Turn:
-    now = vars(context) | {"server": server, "clients": clients}
-    return Turn(**now, cohort_examples=cohort_examples, cohort_clients=len(context.clients))
+    now = vars(context) | {"server": server, "clients": clients, "missing": (), "wanted": None}
+    return Turn(**now, cohort_examples=cohort_examples, cohort_clients=context.num_wanted)
 
 
 # The step
@@ -113,6 +117,11 @@ def mean_gradient(shared: Params, arrivals: Iterable[Arrival], num_clients: int)
         grads[seat(visit.client)] = grads.pop(EMBEDDING)
         accumulate(total, grads, 1 / num_clients)
     return total
+
+
+def made_up_for(grads: Params, called: int, arrived: int) -> Params:
+    """The mean over those that arrived, from the sum over them divided by those that were called."""
+    return grads if called == arrived else {name: grad * (called / arrived) for name, grad in grads.items()}
 
 
 def within(grads: Params, limit: float | None) -> Params:

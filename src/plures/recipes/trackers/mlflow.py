@@ -12,7 +12,13 @@ from mlflow.tracking import MlflowClient
 from plures.recipes.results import Status
 from plures.recipes.tracking import TrackedRun
 
-STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
+STATUS = {
+    "finished": "FINISHED",
+    "interrupted": "KILLED",
+    "stopped": "KILLED",
+    "diverged": "FAILED",
+    "failed": "FAILED",
+}
 FORBIDDEN = re.compile(r"[^\w\-./ ]")
 """What may not stand in the name of a metric."""
 LONGEST = 500
@@ -31,11 +37,19 @@ class Mlflow:
 
     def started(self, run: TrackedRun) -> None:
         self.client = MlflowClient(tracking_uri=self.uri)
+        if self.name in run.keys:
+            self.run_id = run.keys[self.name]
+            self.client.update_run(self.run_id, status="RUNNING")
+            return
         found = self.client.get_experiment_by_name(self.experiment)
         number = self.client.create_experiment(self.experiment) if found is None else found.experiment_id
         self.run_id = self.client.create_run(number, run_name=self.run_name or run.name).info.run_id
         params = [Param(key, str(value)[:LONGEST]) for key, value in run.facts.items()]
         self.client.log_batch(self.run_id, params=params)
+
+    @property
+    def key(self) -> str:
+        return self.run_id
 
     def round_done(self, round: int, numbers: Mapping[str, float]) -> None:
         assert self.client is not None

@@ -32,8 +32,9 @@ class TensorBoard:
         """Not before the first round: the run folder is new, and worker processes should not inherit its thread."""
         if self.writer is None:
             assert self.run is not None
-            self.writer = SummaryWriter(str(self._place(self.run)))
-            if self.run.configuration is not None:
+            done = self.run.rounds_done
+            self.writer = SummaryWriter(str(self._place(self.run)), purge_step=done + 1 if done else None)
+            if self.run.configuration is not None and not done:
                 self.writer.add_text("configuration", indented(self.run.configuration))
         return self.writer
 

@@ -45,9 +45,15 @@ class Wandb:
             name=self.run_name or run.name,
             tags=self.tags or None,
             config={**configuration, **run.facts},
+            id=run.keys.get(self.name),
+            resume="allow" if self.name in run.keys else None,
             reinit="create_new",
             settings=wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True),
         )
+
+    @property
+    def key(self) -> str:
+        return str(self.run.id)
 
     def round_done(self, round: int, numbers: Mapping[str, float]) -> None:
         self.run.log(dict(numbers), step=round)
