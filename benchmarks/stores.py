@@ -286,7 +286,7 @@ def main() -> int:
     lines = [
         " ".join(["python -m benchmarks.stores", *sys.argv[1:]]),
         f"{facts['cpu']}, {facts['cores']} cores, torch {facts['torch']}, {facts['date']}, commit {facts['commit']}",
-        "seconds are of calls to the store, work is the processor's in a round; load is that after the rounds, with ours",
+        "seconds are of calls to the store, work is the processor's in a round; load is that after the rounds",
         "peak: most memory above the start, with pages of the file that are mapped; own: without them, after a round",
         f"over: a round took {MOST_SECONDS:g} s or more, or memory grew by {MOST_MEGABYTES} MB or more.",
     ]
