@@ -96,7 +96,8 @@ def test_there_are_files_to_start_from():
 )
 @example(content=b"a = " + b"1" * 5000)
 @example(content=b"a = " + b"[" * 5000)
-@example(content=b"a." * 5000 + b"a = 1")
+@example(content=b"a." * 200_000 + b"a = 1")
+@example(content=b"[" + b"a." * 200_000 + b"a]")
 @example(content=b"\xff\xfe")
 @fuzzed(100)
 def test_any_bytes_are_refused(path, content):

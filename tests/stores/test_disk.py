@@ -147,6 +147,7 @@ def test_no_more_is_held_in_memory_than_was_allowed(open_store):
     for round in (1, 2):
         for client in range(100):
             store.stage(round, {client: state(float(round))})
+        assert held_bytes() - before <= 10 * one
         store.commit(round)
         for client in range(100):
             assert value(store, client) == round
@@ -237,6 +238,39 @@ def test_old_versions_take_no_room_once_they_are_forgotten(open_store, path):
     assert max(used) <= 1.2 * used[0]
 
 
+def test_the_checkpoint_before_the_last_takes_room_and_none_before_that(open_store):
+    store, used = open_store(cache_bytes=NO_CACHE), []
+    for round in range(1, 13):
+        store.stage(round, {client: state(float(round)) for client in range(20)})
+        store.commit(round)
+        store.save(round)
+        store.forget_before(round - 1)
+        used.append(store.stored_bytes())
+    assert max(used) <= 2.2 * used[0]
+    assert values(open_store(read_only=True, as_of=11)) == dict.fromkeys(range(20), 11.0)
+
+
+def test_clients_that_are_not_visited_again_lose_their_older_versions_too(open_store):
+    store, used = open_store(), []
+    for round in (1, 2):
+        store.commit(round, {client: state(float(round)) for client in range(20)})
+        store.save(round)
+        store.forget_before(1)
+        used.append(store.stored_bytes())
+    store.forget_before(2)
+    assert store.stored_bytes() <= 1.2 * used[0] < used[1]
+
+
+def test_what_was_looked_at_during_a_round_is_not_taken_for_what_it_left(open_store):
+    one = kept(1, state(0.0)).num_bytes
+    store = open_store(cache_bytes=3 * one)
+    store.commit(1, {client: state(1.0) for client in range(10)})
+    store.stage(2, {client: state(2.0) for client in range(10)})
+    assert value(store, 4) == 1.0
+    store.commit(2)
+    assert value(store, 4) == 2.0
+
+
 def test_versions_left_by_another_process_are_forgotten_as_well(open_store):
     store = open_store()
     for round in range(1, 6):
@@ -258,13 +292,17 @@ def test_what_is_not_written_yet_counts_as_well(open_store):
     assert 20 * 4000 < store.stored_bytes() < 20 * 8000
 
 
-def test_what_changed_between_two_saves_is_written_once(open_store):
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_what_changed_between_two_saves_is_written_once(open_store, is_staged):
     store = open_store(cache_bytes=NO_CACHE)
     store.commit(1, {client: state(1.0) for client in range(20)})
     store.save(1)
     once = store.stored_bytes()
     for round in range(2, 12):
-        store.commit(round, {client: state(float(round)) for client in range(20)})
+        states = {client: state(float(round)) for client in range(20)}
+        if is_staged:
+            store.stage(round, states)
+        store.commit(round, {} if is_staged else states)
     store.save(11)
     assert store.stored_bytes() < 2.2 * once
     assert values(open_store(read_only=True, as_of=1)) == dict.fromkeys(range(20), 1.0)

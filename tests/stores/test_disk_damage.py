@@ -17,7 +17,7 @@ from plures.stores.rescue import check, rescued
 from plures.stores.state_file import SMALL_PAGE, Layout, StateFile
 from plures.stores.versions import key
 
-PAGE, CLIENTS, ROUND = SMALL_PAGE, 400, 3
+PAGE, CLIENTS, ROUND = SMALL_PAGE, 240, 3
 SIZES = (20, 600, 3_000)
 """Values of a state: many states in a page, about two pages for one, and several."""
 
@@ -215,16 +215,43 @@ def test_a_file_of_a_later_format_is_refused(copy):
         DiskStore(copy)
 
 
-@given(st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-def test_whatever_is_damaged_a_state_is_right_or_refused(whole, tmp_path_factory, data):
-    copy = tmp_path_factory.mktemp("copy") / "personal.db"
+def damaged_copy(whole: Path, folder: Path, data: st.DataObject, *, only: str | None) -> Path:
+    """A few bytes are wrong at some places, in the table or in its lists, or anywhere."""
+    copy = folder / "personal.db"
     shutil.copy(whole, copy)
+    lists = [root_of(whole, "meta"), root_of(whole, "ids"), *leaves_of(whole, "ids")]
+    table = [page for page in range(PAGE, whole.stat().st_size, PAGE) if page not in lists]
+    pages = {"lists": st.sampled_from(lists), "table": st.sampled_from(table)}
+    page = st.one_of(*pages.values()) if only is None else pages[only]
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(100, whole.stat().st_size - 1))
+        place = data.draw(page) + data.draw(st.integers(0, PAGE - 50))
         overwrite(copy, place, data.draw(st.binary(min_size=1, max_size=40)))
+    return copy
+
+
+damages = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@given(st.data())
+@damages
+def test_whatever_is_damaged_a_state_is_right_or_refused(whole, tmp_path_factory, data):
+    copy = damaged_copy(whole, tmp_path_factory.mktemp("copy"), data, only=None)
     with suppress(RunFolderError):  # where it cannot even be opened
         unreadable(copy)
+    with suppress(RunFolderError), DiskStore(copy, read_only=True) as store:
+        assert all(type(client) is int for client in store.clients())
+
+
+@given(st.data())
+@damages
+def test_whatever_is_damaged_what_is_rescued_is_right(whole, tmp_path_factory, data):
+    only = data.draw(st.sampled_from(["lists", "table"]))
+    copy = damaged_copy(whole, tmp_path_factory.mktemp("copy"), data, only=only)
+    check(copy)
+    lost = rescued(copy, copy.with_name("rescued.db"), as_of=ROUND)
+    with DiskStore(copy.with_name("rescued.db")) as store:
+        assert all(store.get(client)["v"].equal(right(client)) for client in store.clients())
+        assert {*store.clients(), *lost} >= set(range(CLIENTS))
 
 
 def connection_of(store: DiskStore) -> sqlite3.Connection:
@@ -273,3 +300,18 @@ def test_a_row_in_anothers_place_is_noticed(copy):
         connection.execute(query, (one, other))
     connection.close()
     assert unreadable(copy) == {9}
+
+
+def test_an_older_state_does_not_stand_for_one_that_is_lost(copy, path):
+    with sqlite3.connect(copy) as connection:
+        connection.execute("PRAGMA writable_schema = on")
+        connection.execute("UPDATE sqlite_master SET type = 'gone', sql = '' WHERE name = 'ids'")
+    connection.close()
+    with sqlite3.connect(copy) as connection:
+        connection.execute("PRAGMA writable_schema = on")
+        connection.execute("DELETE FROM states WHERE id = ?", (key(8, 3),))
+        index = "CREATE INDEX ids ON states (id)"
+        connection.execute("UPDATE sqlite_master SET type = 'index', sql = ? WHERE name = 'ids'", (index,))
+    connection.close()
+    assert unreadable(copy) == {8}
+    assert rescued(copy, path.parent / "rescued.db") == [8]

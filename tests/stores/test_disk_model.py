@@ -28,6 +28,7 @@ class StoreAndDicts(RuleBasedStateMachine):
         self.path = Path(self.folder.name, "personal.db")
         self.round = self.saved_round = self.kept_from = self.last_value = 0
         self.current, self.staged, self.saved = {}, {}, {0: {}}
+        self.store: DiskStore | None = None
 
     @initialize(cache_bytes=st.sampled_from([0, 3_000, 12_000, 10**6]))
     def open(self, cache_bytes: int) -> None:
@@ -107,9 +108,10 @@ class StoreAndDicts(RuleBasedStateMachine):
         assert self.store.round == self.round
 
     def teardown(self) -> None:
-        self.store.close()
-        assert check(self.path).is_whole
-        self.folder.cleanup()
+        with self.folder:
+            if self.store is not None:  # some attempts end before they begin
+                self.store.close()
+                assert check(self.path).is_whole
 
 
 def told(store: DiskStore) -> dict[int, float]:

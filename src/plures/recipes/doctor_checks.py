@@ -131,8 +131,9 @@ def damaged_checkpoint(seen: Seen, one: Checkpoint) -> Finding:
 
 def ending(seen: Seen) -> Iterator[Finding]:
     """result.json and the models."""
-    if seen.result_problem:
-        yield for_anew(seen, records.RESULT, "damaged", short(seen.result_problem, seen.folder))
+    problem = short(seen.result_problem, seen.folder) or other_round(seen)
+    if problem:
+        yield for_anew(seen, records.RESULT, "damaged", problem)
     elif seen.result is not None:
         status = f"{seen.result['status']} after {seen.rounds_done} rounds"
         yield Finding(file=records.RESULT, state="fine", meaning=status)
@@ -148,6 +149,13 @@ def ending(seen: Seen) -> Iterator[Finding]:
             yield Finding(file=name, state="left over", meaning=f"written before the run could end; {ANEW}")
         else:
             yield Finding(file=name, state="fine", meaning="as result.json tells")
+
+
+def other_round(seen: Seen) -> str:
+    """Of a result whose clients' states are in the store, where that was taken back to an earlier round."""
+    if not (seen.keeps_in_store and seen.store_is_whole) or seen.states.lost.get(seen.rounds_done or 0) is not None:
+        return ""
+    return f"{records.STATES} has no states of its round {seen.rounds_done}"
 
 
 def models_of(seen: Seen) -> list[str]:

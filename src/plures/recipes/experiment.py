@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +22,7 @@ from plures.recipes.overrides import apply_override
 from plures.recipes.stage_tables import CheckpointTable, Pipeline, SearchTable
 from plures.recipes.tables import FreeTable, Table
 from plures.recipes.track_tables import Track
+from plures.report.toml_text import parse_toml
 
 RESERVED = ("privacy", "deploy")
 """Tables that later versions will read."""
@@ -169,7 +169,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     except (OSError, ValueError) as error:  # also what is no UTF-8, and no name of a file
         raise InvalidConfig(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
     try:
-        table = tomllib.loads(text)
+        table = parse_toml(text)
     except ValueError as error:  # also a number of thousands of digits
         raise InvalidConfig(f"{path} is not valid TOML: {error}.") from error
     except RecursionError as error:

@@ -34,6 +34,7 @@ from plures.recipes.resume_checks import check_rounds, check_scores, check_state
 from plures.report import records
 from plures.report.processes import this_process
 from plures.report.running import read_running
+from plures.report.toml_text import parse_toml
 
 FREE = ("checkpoint", "engine")
 """What may differ when a run goes on; engines only if they have the same bits."""
@@ -151,7 +152,7 @@ def has_finished(folder: Path, experiment: Experiment) -> bool:
 
 def configured(folder: Path) -> dict[str, Any]:
     """experiment.toml, as it stands."""
-    found: dict[str, Any] = read(folder / records.EXPERIMENT, lambda path: tomllib.loads(path.read_text("utf-8")))
+    found: dict[str, Any] = read(folder / records.EXPERIMENT, lambda path: parse_toml(path.read_text("utf-8")))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from plures.core.errors import InvalidConfig, RunFolderError
 from plures.report import records
 from plures.report.inside import inside
 from plures.report.labels import unique_labels
+from plures.report.toml_text import parse_toml
 
 NEEDED = (
     "status",
@@ -116,7 +116,7 @@ def configuration_of(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     with reading(path):
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = parse_toml(path.read_text(encoding="utf-8"))
     return {key: value for key, value in table.items() if key not in NOT_COMPARED}
 
 

@@ -10,6 +10,10 @@ from plures.core.errors import RunFolderError
 DOCTOR = "'plures doctor RUN' lists what is damaged and saves the rest"
 
 
+NO_TEXT = "what it says of its tables is no text"
+"""Python's module cannot put into words then what SQLite tells."""
+
+
 class DamagedState(RunFolderError):
     """What one client keeps cannot be read; others can."""
 

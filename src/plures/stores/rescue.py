@@ -15,6 +15,8 @@ from plures.stores.state_file import Layout, StateFile
 from plures.stores.versions import HIGHEST, INSERT, KEPT_FROM, LAST_ROUND, ROUND_BITS, SAVED, decoded, key
 
 CLIENTS_AT_ONCE = 1024
+MOST_CLIENTS = 2 ** (63 - ROUND_BITS) - 1
+"""More have no place in a file."""
 MOST_FINDINGS = 100
 WAYS = ("INDEXED BY ids", "NOT INDEXED")
 """Two lists of the same rows; where one is damaged the other may not be."""
@@ -91,6 +93,7 @@ def rescued(path: Path, into: Path, *, as_of: int | None = None) -> list[int]:
     """A new file with what each client held after a round (the last save's, if none is told), as far as it can be read.
 
     Returns the clients whose state cannot be read: in the new file they have none, as if they had never been visited.
+    A state that is gone without a trace from both table and index cannot be told of, and an older one would be taken.
     """
     if not path.exists():
         raise RunFolderError(f"There is no {path}.")
@@ -144,9 +147,13 @@ def needed(rows: Iterator[Row], round: int) -> Iterator[Row]:
 def all_rows(connection: sqlite3.Connection) -> Iterator[Row]:
     """By client and round, a few in memory at a time."""
     highest = highest_client(connection)
-    for first in range(0, highest + 1, CLIENTS_AT_ONCE):
-        for client, round in versions_of(connection, first, min(first + CLIENTS_AT_ONCE - 1, highest)):
+    first, at_once = 0, CLIENTS_AT_ONCE
+    while first <= highest:
+        found = 0
+        for client, round in versions_of(connection, first, min(first + at_once - 1, highest)):
+            found += 1
             yield row_of(connection, client, round)
+        first, at_once = first + at_once, CLIENTS_AT_ONCE if found else 2 * at_once  # a damaged number may be huge
 
 
 def versions_of(connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, int | None]]:
@@ -166,7 +173,8 @@ def ids_by(way: str, connection: sqlite3.Connection, first: int, last: int) -> l
     """As one of the lists has them; None where it cannot be read."""
     query = f"SELECT id FROM states {way} WHERE id BETWEEN ? AND ?"
     with overlooking_damage():
-        return [row[0] for row in connection.execute(query, (key(first, 0), key(last, LAST_ROUND)))]
+        ids = [row[0] for row in connection.execute(query, (key(first, 0), key(last, LAST_ROUND)))]
+        return ids if all(type(id) is int for id in ids) else None
     return None
 
 
@@ -186,10 +194,11 @@ def row_of(connection: sqlite3.Connection, client: int, round: int | None) -> Ro
 
 def highest_client(connection: sqlite3.Connection) -> int:
     """The last one there may be, by all that can tell."""
-    told = [noted(connection, HIGHEST) or 0]
+    told: list[int] = [min(noted(connection, HIGHEST) or 0, MOST_CLIENTS)]
     for way in WAYS:
         with overlooking_damage():
-            told += [id >> ROUND_BITS for (id,) in connection.execute(f"SELECT max(id) FROM states {way}") if id]
+            found = connection.execute(f"SELECT max(id) FROM states {way}").fetchone()[0]
+            told += [found >> ROUND_BITS] if type(found) is int else []
     return max(told)
 
 
@@ -197,14 +206,14 @@ def noted(connection: sqlite3.Connection, name: str) -> int | None:
     """What the file says of itself, if it does."""
     with overlooking_damage():
         row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return int(row[0]) if row else None
+        return row[0] if row and isinstance(row[0], int) else None
     return None
 
 
 def findings(connection: sqlite3.Connection) -> tuple[str, ...]:
     try:
         lines = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({MOST_FINDINGS})")]
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return (str(error),)
     return () if lines == ["ok"] else tuple(lines)
 
@@ -217,3 +226,5 @@ def overlooking_damage() -> Iterator[None]:
     except sqlite3.Error as error:
         if not is_damage(error):
             raise
+    except UnicodeDecodeError:  # SQLite quotes what it has read
+        pass

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from plures.core.errors import RunFolderError
-from plures.stores.faults import named, told
+from plures.stores.faults import NO_TEXT, DamagedFile, named, told
 
 APPLICATION = int.from_bytes(b"Plur", "big")
 FORMAT = 1
@@ -75,6 +75,8 @@ class StateFile:
             yield connection
         except sqlite3.Error as error:
             raise told(self.path, error) from error
+        except UnicodeDecodeError as error:
+            raise DamagedFile(self.path, NO_TEXT) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -226,6 +228,9 @@ def connected(path: Path, mode: str, layout: Layout) -> sqlite3.Connection:
     except sqlite3.Error:
         connection.close()
         raise
+    except UnicodeDecodeError as error:
+        connection.close()
+        raise sqlite3.DatabaseError(NO_TEXT) from error
     return connection
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, cast
 
 from safetensors import SafetensorError
 
 from plures.core.errors import RunFolderError
 from plures.core.types import Params
 from plures.stores.blobs import as_blob, checksum, from_blob
-from plures.stores.faults import DamagedState, is_damage, told
+from plures.stores.faults import DamagedFile, DamagedState, is_damage, told
 from plures.stores.state_file import StateFile
 
 ROUND_BITS = 32
@@ -60,6 +61,8 @@ class Versions:
             return None
         with self.file.reading() as connection:
             row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        if row is not None and not isinstance(row[0], int):
+            raise DamagedFile(self.file.path, f"its '{name}' is no number")
         return None if row is None else int(row[0])
 
     def note(self, name: str, value: int) -> None:
@@ -146,6 +149,8 @@ class Versions:
         """Those with a row at this round or before, in order, read some at a time."""
         last, client = -1, -1
         while ids := self._ids_after(last):
+            if any(after <= before for before, after in pairwise([last, *ids])):
+                raise DamagedFile(self.file.path, "its index is out of order")  # it could be gone round for ever
             for id in ids:
                 if id & LAST_ROUND <= round and id >> ROUND_BITS != client:
                     client = id >> ROUND_BITS
@@ -167,7 +172,14 @@ class Versions:
         if not self.file.is_there:
             return []
         with self.file.reading() as connection:
-            return [row[0] for row in connection.execute(IDS, (id,))]
+            return self._numbers(row[0] for row in connection.execute(IDS, (id,)))
+
+    def _numbers(self, found: Iterable[object]) -> list[int]:
+        """What a sound file has there."""
+        numbers = list(found)
+        if any(type(number) is not int for number in numbers):
+            raise DamagedFile(self.file.path, "there is something else where numbers should be")
+        return cast(list[int], numbers)
 
 
 def key(client: int, round: int) -> int:

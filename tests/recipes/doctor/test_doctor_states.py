@@ -11,6 +11,7 @@ import pytest
 
 from plures import load_run, run_experiment
 from plures.core.errors import RunFolderError
+from plures.recipes.checkpoints import checkpoints_in
 from plures.recipes.doctor import repair
 from plures.report import records
 from plures.stores.disk import DiskStore
@@ -22,6 +23,7 @@ from tests.recipes.doctor.helpers import (
     assert_ends_as,
     diagnosis,
     finding,
+    interrupted,
     leave_journal,
     repair_in_a_child,
     snapshot,
@@ -157,6 +159,33 @@ def test_one_lost_client_of_many_can_be_given_up_and_the_run_be_loaded_again(lar
     result = load_run(large)
     assert result.facts["forgotten_clients"] == [2]
     assert list(result.store.clients()) == [0, 1, 3]
+
+
+def test_a_finished_run_whose_store_is_damaged_goes_on_from_a_checkpoint_that_is_left(tmp_path, made, monkeypatch):
+    """It was killed when it had finished; what its last round left of client 2 is lost, and a round is done again."""
+    folder = tmp_path / "run"
+    interrupted(folder)
+    shutil.copytree(folder / records.CHECKPOINTS, tmp_path / "checkpoints")
+    with monkeypatch.context() as patched:
+        patched.setattr("plures.recipes.states.MOST_PORTABLE_BYTES", 0)
+        run_experiment(experiment_of("fedper"), out=folder, resume=True)
+    shutil.copytree(tmp_path / "checkpoints", folder / records.CHECKPOINTS)
+    spoil_states(folder, [2], [5])
+    repair(folder)
+    found = diagnosis(folder)
+    assert (found.is_well, found.is_loadable, found.resumable_from) == (True, False, LAST)
+    assert_ends_as(folder, made("alone"))
+
+
+def test_more_damage_than_was_seen_leaves_the_old_file(copy, monkeypatch):
+    folder = copy(killed=True)
+    spoil_states(folder, [2], [LAST])
+    before = (folder / records.STATES).read_bytes()
+    monkeypatch.setattr("plures.recipes.doctor_states.rescued", lambda path, into, as_of: [0, 2])
+    with pytest.raises(RunFolderError, match=r"More of .* is damaged"):
+        repair(folder, forget_clients=True)
+    assert (folder / records.STATES).read_bytes() == before
+    assert len(checkpoints_in(folder)) == 2
 
 
 def test_a_shared_part_of_another_run_is_noticed(large, copy):
