@@ -28,11 +28,11 @@ FOUND_SHOWN = 600
 
 def fuzzers() -> Iterator[tuple[str, Callable[..., None]]]:
     """Every test of tests/fuzz that draws its inputs."""
-    from tests.fuzz import test_fuzz_checkpoints, test_fuzz_doctor, test_fuzz_toml, test_fuzz_wire
+    from tests.fuzz import test_fuzz_checkpoints, test_fuzz_doctor, test_fuzz_states, test_fuzz_toml, test_fuzz_wire
     from tests.fuzz.folders import know_tiny
 
     know_tiny()
-    for module in (test_fuzz_toml, test_fuzz_wire, test_fuzz_checkpoints, test_fuzz_doctor):
+    for module in (test_fuzz_toml, test_fuzz_wire, test_fuzz_checkpoints, test_fuzz_states, test_fuzz_doctor):
         for name, test in vars(module).items():
             if name.startswith("test_") and hasattr(test, "hypothesis"):
                 yield name, test

@@ -14,13 +14,10 @@ from safetensors.torch import load_file, save
 from plures import run_experiment
 from plures.core.errors import PluresError, RunFolderError
 from plures.recipes.checkpoints import read_manifest, read_server
-from plures.recipes.resume_checks import check_states
 from plures.recipes.resuming import find_resumable
 from plures.report import records
-from plures.stores.disk import DiskStore
 from tests.fuzz.folders import (
     KINDS,
-    base,
     copy_of,
     experiment,
     know_tiny,
@@ -31,8 +28,7 @@ from tests.fuzz.folders import (
     sign,
     unpacked,
 )
-from tests.fuzz.harness import fuzzed, mutated_bytes, mutated_tables, overwritten_bytes, refused
-from tests.recipes.helpers import same_bits
+from tests.fuzz.harness import fuzzed, mutated_bytes, mutated_tables, refused
 
 kinds = st.sampled_from(sorted(KINDS))
 
@@ -175,28 +171,3 @@ def test_tables_with_other_bytes_are_tables_or_refused(name, change):
         )
         remark(folder, name, content)
         resume("states", folder)
-
-
-# What clients keep
-
-
-@given(change=st.data(), read_only=st.booleans())
-@fuzzed(40)
-def test_a_state_is_what_was_written_or_refused(change, read_only):
-    """Anywhere in the file, its header included; tests/stores/test_disk_damage.py has a larger one."""
-    with DiskStore(base("states", 1) / records.STATES, read_only=True) as store:
-        right = {client: store.get(client) for client in store.clients()}
-    with copy_of("states") as folder:
-        path = folder / records.STATES
-        whole = path.read_bytes()
-        path.write_bytes(change.draw(overwritten_bytes(whole) | mutated_bytes(whole)))
-        for client in right:
-
-            def read(client=client):
-                check_states(folder, read_manifest(manifest_of(folder)[0]))
-                with DiskStore(path, read_only=read_only) as store:
-                    state = store.get(client)
-                assert state is not None, "a client that was visited is taken for one that was not"
-                assert same_bits(state, right[client])
-
-            refused("checkpoints: states read", read)
