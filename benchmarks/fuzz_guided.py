@@ -42,8 +42,8 @@ def manifest(data: bytes) -> None:
     """Any JSON, with the checksum that it should have."""
     try:
         told = json.loads(data)
-        told = told | {"checksum": checksum(told)}
-    except (ValueError, TypeError, RecursionError):
+        told = told | {"checksum": checksum(told)} if isinstance(told, dict) else told
+    except (ValueError, RecursionError):
         return
     FILE.write_text(json.dumps(told), encoding="utf-8")
     with contextlib.suppress(RunFolderError):

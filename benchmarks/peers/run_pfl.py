@@ -15,6 +15,7 @@ from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
 from pfl.callback.base import TrainingProcessCallback
+from pfl.common_types import Population
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.data.pytorch import PyTorchTensorDataset
 from pfl.data.sampling import get_user_sampler
@@ -42,8 +43,24 @@ class PflNet(Net):
     def metrics(self, inputs: torch.Tensor, targets: torch.Tensor, eval: bool = False) -> dict[str, Any]:
         self.train(not eval)
         with torch.no_grad():
-            total = F.cross_entropy(self(inputs), targets, reduction="sum").item()
-        return {"loss": Weighted(total, len(targets))}
+            output = self(inputs)
+            total = F.cross_entropy(output, targets, reduction="sum").item()
+            right = (output.argmax(dim=1) == targets).sum().item()
+        return {"loss": Weighted(total, len(targets)), "accuracy": Weighted(right, len(targets))}
+
+
+class OnlyEvaluates:
+    """An iteration is one evaluation of all users on their test examples."""
+
+    def get_next_central_contexts(self, *given: Any, **named: Any) -> Any:
+        contexts, model, metrics = super().get_next_central_contexts(*given, **named)  # type: ignore[misc]
+        if contexts is not None:
+            contexts = tuple(context for context in contexts if context.population == Population.VAL)
+        return contexts, model, metrics
+
+    def process_aggregated_statistics_from_all_contexts(self, pairs: Any, metrics: Metrics, model: Any) -> Any:
+        assert not pairs
+        return model, Metrics()
 
 
 class FedPer(FederatedAveraging):
@@ -54,17 +71,32 @@ class FedPer(FederatedAveraging):
         self.network, self.heads = network, InMemoryUserStateStorage()
         self.first = copied(network.head)
 
-    def train_one_user(self, initial_model_state: Any, model: Any, user_dataset: Any, central_context: Any) -> Any:
+    def simulate_one_user(self, model: Any, user_dataset: Any, central_context: Any) -> Any:
         at_server = copied(self.network.head)
         try:
             own = self.heads.load_state(user_dataset.user_id, "head")
         except UserNotFoundError:
             own = self.first
+            self.heads.save_state(own, user_dataset.user_id, "head")
         self.network.head.load_state_dict(own)
+        found = super().simulate_one_user(model, user_dataset, central_context)
+        self.network.head.load_state_dict(at_server)
+        return found
+
+    def train_one_user(self, initial_model_state: Any, model: Any, user_dataset: Any, central_context: Any) -> Any:
+        before = copied(self.network.head)
         model.do_multiple_epochs_of(user_dataset, central_context.model_train_params, train_step)
         self.heads.save_state(copied(self.network.head), user_dataset.user_id, "head")
-        self.network.head.load_state_dict(at_server)  # so that its difference is zero
+        self.network.head.load_state_dict(before)  # so that its difference is zero
         return model.get_model_difference(initial_model_state), Metrics()
+
+
+class EvaluatesShared(OnlyEvaluates, FederatedAveraging):
+    """One model for all."""
+
+
+class EvaluatesPersonal(OnlyEvaluates, FedPer):
+    """Each with the user's head."""
 
 
 def train_step(network: Net, optimizer: Any, raw_data: Any, train_kwargs: Any, args: Any) -> None:
@@ -95,7 +127,7 @@ def main() -> None:
         str(number): [torch.from_numpy(client.inputs), torch.from_numpy(client.targets)]
         for number, client in enumerate(population)
     }
-    network = PflNet(asked.model)
+    network = PflNet(asked.model, asked.width)
     model = PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), lr=1.0))
     seen: list[int] = []
 
@@ -106,25 +138,28 @@ def main() -> None:
     sizes = {user: len(tensors[1]) for user, tensors in users.items()}
     data = FederatedDataset(dataset, get_user_sampler("minimize_reuse", list(users)), user_id_to_weight=sizes)
     clock, rounds = Clock(), asked.warm_up + asked.rounds
-    algorithm = FedPer(network) if asked.personal_head else FederatedAveraging()
+    if asked.evaluate:
+        algorithm = EvaluatesPersonal(network) if asked.personal_head else EvaluatesShared()
+    else:
+        algorithm = FedPer(network) if asked.personal_head else FederatedAveraging()
     algorithm.run(
         algorithm_params=NNAlgorithmParams(
             central_num_iterations=rounds,
-            evaluation_frequency=NO_EVALUATION,
+            evaluation_frequency=1 if asked.evaluate else NO_EVALUATION,
             train_cohort_size=asked.cohort,
-            val_cohort_size=0,
+            val_cohort_size=len(users) if asked.evaluate else 0,
         ),
         backend=SimulatedBackend(training_data=data, val_data=data),
         model=model,
         model_train_params=NNTrainHyperParams(
-            local_num_epochs=1, local_learning_rate=RATE, local_batch_size=asked.batch
+            local_num_epochs=asked.epochs, local_learning_rate=RATE, local_batch_size=asked.batch or None
         ),
         model_eval_params=NNEvalHyperParams(local_batch_size=None),
         callbacks=[clock],
     )
     shared = get_default_framework_module().distributed
     # Of two processes each has seen its own users only; cohorts of a population this even are taken as the mean.
-    here = sum(num_steps(size, asked.batch) for size in seen) * shared.world_size / rounds
+    here = sum(num_steps(size, asked) for size in seen) * shared.world_size / rounds
     if shared.global_rank == 0:
         seconds = np.diff(clock.ends)[asked.warm_up - 1 :].tolist()
         tell("pfl", __version__, seconds, [round(here)] * len(seconds), processes=shared.world_size)

@@ -30,7 +30,7 @@ class Peer:
     launcher: tuple[str, ...] = ("python",)
     """Before the script, from the environment's bin folder."""
     environment: str = ""
-    workloads: tuple[str, ...] = ("a", "b", "c")
+    workloads: tuple[str, ...] = ("a", "b", "c", "d-fedper", "g-global", "g-personal")
     variables: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -48,7 +48,7 @@ PEERS = (
         script="run_pfl.py",
         launcher=TWO_PROCESSES,
         environment="pfl",
-        workloads=("a", "c"),
+        workloads=("a", "c", "g-global"),
         variables=(("OMP_NUM_THREADS", "1"),),
     ),
     Peer(name="fedjax", script="run_fedjax.py"),
@@ -58,6 +58,9 @@ OPTIONS = {
     "a": ("--model", "mlp", "--batch", "10"),
     "b": ("--model", "mlp", "--batch", "32", "--personal-head"),
     "c": ("--model", "cnn", "--batch", "32"),
+    "d-fedper": ("--model", "mlp", "--width", "200", "--epochs", "50", "--personal-head"),
+    "g-global": ("--model", "cnn", "--evaluate"),
+    "g-personal": ("--model", "cnn", "--evaluate", "--personal-head"),
 }
 
 
@@ -114,11 +117,12 @@ def last_line(command: list[str], variables: dict[str, str]) -> dict[str, list[f
 
 
 def data_file(workload: Workload) -> Path:
-    """The training examples of all clients in one file, made where it is missing."""
-    population = workload.federation()
-    path = place() / f"clients-{population.fingerprint()['split'][:12]}.npz"
+    """The examples of all clients that are trained on or tested in one file, made where it is missing."""
+    population, split = workload.federation(), "test" if workload.evaluated else "train"
+    path = place() / f"clients-{split}-{population.fingerprint()['split'][:12]}.npz"
     if not path.exists():
-        batches = [population.population.load(client).train for client in range(population.num_clients)]
+        loaded = [population.population.load(client) for client in range(population.num_clients)]
+        batches = [client.splits[split] for client in loaded]
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(
             path,

@@ -8,18 +8,18 @@ from torch import nn
 
 
 class Net(nn.Module):
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, mlp_width: int) -> None:
         super().__init__()
-        self.body, width = mlp_body() if model == "mlp" else cnn_body()
+        self.body, width = mlp_body(mlp_width) if model == "mlp" else cnn_body()
         self.head = nn.Linear(width, CLASSES)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.head(self.body(inputs))
 
 
-def mlp_body() -> tuple[nn.Module, int]:
-    """784-100."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 100), nn.ReLU()), 100
+def mlp_body(width: int) -> tuple[nn.Module, int]:
+    """One hidden layer."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, width), nn.ReLU()), width
 
 
 def cnn_body() -> tuple[nn.Module, int]:
