@@ -95,6 +95,7 @@ class Simulation:
         self.workload, self.round, self.store = workload, 0, MemoryStore()
         self.program, self.population = workload.program(), workload.federation()
         self.sampler = uniform(workload.cohort)
+        self.program.shows_trained = False  # as in a run that evaluates no model right after its training
         torch.set_num_threads(1)
         self.engine, self.reason = find_engine(engine, self.program, self.population, self.sampler)
         self._work = self._evaluations() if workload.evaluated else self._rounds()

@@ -21,6 +21,7 @@ PAGES = {
 
 ELSEWHERE = {
     "docs/methods/": "tests/docs/test_method_pages.py",
+    "docs/deployment.md": "tests/deploy/flower_proxy/test_page.py",
     "docs/exporting.md": "tests/docs/test_exporting_page.py",
     "docs/tuning.md": "tests/docs/test_pages.py",
     "docs/watching.md": "tests/docs/test_watching_page.py",
@@ -66,6 +67,9 @@ IN_FULL = ("docs/index.md", "docs/tour.md", "docs/recipes/")
 
 WRITTEN = ("csv", "latex", "markdown")
 """Tables as commands write them; tests/cli/test_comparing_page.py compares those of docs/comparing.md."""
+
+OF_OTHERS = ("nginx", "ini")
+"""Files of other programs; tests/deploy/flower_proxy tries those of docs/deployment.md."""
 
 BEFORE = {
     "docs/reports.md": [
@@ -134,7 +138,7 @@ def test_what_is_not_compared_stands_on_its_page(page, start):
 
 def test_blocks_have_a_language_that_is_known():
     """A block without one, or of another, would be run by nobody."""
-    known = {*RUN, "text", *WRITTEN}
+    known = {*RUN, "text", *WRITTEN, *OF_OTHERS}
     assert {
         (page, b.language) for page, text in PAGES.items() for b in blocks_of(text) if b.language not in known
     } == set()
@@ -154,7 +158,7 @@ def test_every_example_is_run_by_a_test():
     """A file of examples/ stands in a block that runs, or a test or a page's command names it."""
     named = [text for path in ROOT.glob("tests/**/*.py") for text in [path.read_text(encoding="utf-8")]]
     for file in sorted((ROOT / "examples").iterdir()):
-        shown = file.read_text(encoding="utf-8").strip()
+        shown = "" if file.is_dir() else file.read_text(encoding="utf-8").strip()
         blocks = [block.text.strip() for page in PLAYED for block in blocks_of(PAGES[page]) if block.language in RUN]
         assert any(shown == block or f"examples/{file.name}" in block for block in blocks) or any(
             f"examples/{file.name}" in text for text in named

@@ -14,6 +14,7 @@ from plures import load_experiment, run_experiment
 from plures.methods import METHODS
 from plures.participation import SAMPLERS
 from plures.recipes.build import build
+from plures.recipes.deploy_tables import DeployTable
 from plures.recipes.experiment import RESERVED, Experiment, Participation
 from plures.recipes.fault_tables import FaultsTable, TolerateTable
 from plures.recipes.stage_tables import Pipeline, PretrainTable, SearchTable, TuneTable
@@ -48,6 +49,7 @@ def schema() -> dict[str, set[str]]:
         "tune": set(SearchTable.model_fields),
         "faults": set(FaultsTable.model_fields),
         "tolerate": set(TolerateTable.model_fields),
+        "deploy": set(DeployTable.model_fields),
     }
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -83,7 +85,7 @@ def test_every_key_of_the_schema_stands_in_the_example(section, keys):
 
 def test_the_schema_has_the_tables_of_the_plan():
     tables = {"data", "model", "split", "method_options", "server", "evaluation", "participation", "pipeline"}
-    tables |= {"wire", "track", "tune", "checkpoint", "faults", "tolerate"}
+    tables |= {"wire", "track", "tune", "checkpoint", "faults", "tolerate", "deploy"}
 
     assert tables <= set(Experiment.model_fields)
     assert schema().keys() == {"", "pipeline.pretrain", "pipeline.tune", *tables} - {"method_options"}

@@ -320,7 +320,7 @@ def test_a_reserved_table_is_refused_by_name(name):
 
 
 def test_the_reserved_tables_are_those_of_the_plan():
-    assert set(RESERVED) == {"privacy", "deploy"}
+    assert set(RESERVED) == {"privacy"}
 
 
 def test_cohort_and_participation_exclude_each_other():

@@ -62,6 +62,7 @@ class Commands(LazyGroup):
         ),
         "data": Lazy("data:data_app", "Data sets: what there is, what is in one, and how to get it."),
         "demo": Lazy("demo:demo", "Compare all methods on real handwritten digits, 20 clients with 2 classes each."),
+        "deploy": Lazy("deploy:deploy_app", "Run a method between a server and nodes that keep their data."),
         "doctor": Lazy("doctor:doctor", "Look at every file of a run or a study, and repair what can be repaired."),
         "export": Lazy("export:export", "Write one client's complete model to a file."),
         "gates": Lazy("gates:gates", "Group the clients of a run by how alike their gates are (Ward)."),

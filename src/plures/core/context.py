@@ -15,7 +15,7 @@ from plures.core.method import OptimizerState
 from plures.core.program import Binding, Program
 from plures.core.seeds import generator
 from plures.core.sums import Summing, empty_sum
-from plures.core.types import Batch, Facts, Later, Params, Part, is_known, select
+from plures.core.types import Batch, Facts, Later, Params, Part, is_known
 from plures.core.visit import Visit
 from plures.core.wire import Message, Parcel, send
 
@@ -118,6 +118,8 @@ class Conduct:
     tolerance: Tolerance = STRICT
     faults: Faults | None = None
     new_sum: Callable[[], Summing] = empty_sum
+    is_real: bool = False
+    """Whether clients are real: then who is late, or not needed any more, shows in the course of a round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +261,8 @@ def make_visit(
     begin = Begin(program=program, client=client, shared=server.shared)
     kept = store.get(client) if program.method.stateful else None
     state, binding = begin() if kept is None else kept, program.binding(client)
-    parcel = program.method.download(server.shared, select(state, binding.parts, is_known))
+    known = {name: value for name, value in state.items() if is_known(binding.parts.get(name, ""))}
+    parcel = program.method.download(server.shared, known)
     draws = partial(generator, program.seed, "wire down", round, client)
     message, down = send(program.wire, apart(parcel, binding), upward=False, draws=draws)
     return Visit(

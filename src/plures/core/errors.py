@@ -9,6 +9,7 @@ PluresError
 ├── ClientFailed            a client could not finish its work in a round
 │   ├── Diverged            a loss or an upload is no longer a number
 │   ├── Gone                a client that was not heard of again
+│   ├── Unheard             a client on a machine of its own that has not answered as it should
 │   └── Refused             an upload that does not fit, or is too large
 ├── TooFewClients           fewer of a cohort arrived than a round needs
 ├── Stopped                 whoever watches a run ended it at a whole round
@@ -87,6 +88,14 @@ class Gone(ClientFailed):
     """A client worked, and was not heard of again."""
 
     kind = "gone"
+
+
+class Unheard(ClientFailed):
+    """A client on a machine of its own that is not there, too late, or has failed in a way that only it knows."""
+
+    def __init__(self, what: str, *, client: str, round: int, kind: str) -> None:
+        self.kind = kind
+        super().__init__(what, client=client, round=round, phase="visit", remedy="Look at the log of that node.")
 
 
 class Refused(ClientFailed):

@@ -19,7 +19,7 @@ from plures.core.seeds import generator
 from plures.core.sums import in_blocks
 from plures.core.types import Params
 from plures.core.visit import Visit
-from plures.core.wire import Message, count_values, send
+from plures.core.wire import NOTHING_SENT, Message, count_values, send
 
 
 class Arrival(NamedTuple):
@@ -106,7 +106,9 @@ class Gathering:
 
 
 def carried(program: Program, visit: Visit, result: Result) -> Result:
-    """A result as the server gets it: a lossy wire has rounded what was uploaded."""
+    """A result as the server gets it: a lossy wire has rounded what was uploaded, unless it came by one already."""
+    if result.up != NOTHING_SENT:
+        return result
     draws = partial(generator, visit.seed, "wire up", visit.round, visit.client)
     try:
         message, up = send(program.wire, result.message(), upward=True, draws=draws)
@@ -180,9 +182,10 @@ class Tally:
         self.values_down += visit.down.num_values
 
     def lose(self, visit: Visit, error: ClientFailed) -> None:
-        """Note a client that was sent a model and whose work is not in the sum."""
-        self.count_download(visit)
+        """Note a client whose work is not in the sum; all but those that are not there were sent a model."""
         kind = cast(LossKind, error.kind)
+        if kind != "absent":
+            self.count_download(visit)
         self.lost.append(Missing(client=visit.client, name=visit.name, kind=kind, reason=str(error)))
 
     def add(self, visit: Visit, result: Result, used: float | None = None) -> None:

@@ -92,6 +92,8 @@ class Program:
         self.capacity_of = capacity_of
         self.stepping: Stepping | None = None
         """How work outside of rounds, fine-tuning and newcomers, takes its steps; None: plainly."""
+        self.shows_trained = True
+        """Whether anybody looks at models right after their training; if not, processes need not hand them over."""
         self._sizes: dict[Hashable, dict[str, int]] = {}
         self._bindings: OrderedDict[Hashable, Binding] = OrderedDict()
         self._travelling: Params = {}

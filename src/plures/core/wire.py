@@ -33,6 +33,8 @@ class Sent(NamedTuple):
     """As encoded, with names, shapes, masks and indices."""
     num_values: int
     """Values alone, as papers count them: masks and indices are free."""
+    data: bytes = b""
+    """The message as it is sent, of a wire that keeps it for whoever really sends."""
 
 
 NOTHING_SENT = Sent(0, 0)

@@ -150,7 +150,9 @@ def answered(
             return work(visit)
         binding = program.binding(visit.client)
         found = attempted(visit, partial(run_client, program.method, binding, visit, stepping=cached_steps))
-        return Failure.of(found.error) if isinstance(found, Lost) else found
+        if isinstance(found, Lost):
+            return Failure.of(found.error)
+        return found if program.shows_trained else found._replace(trained={})
     except (
         PluresError,
         RuntimeError,

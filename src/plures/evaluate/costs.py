@@ -10,7 +10,7 @@ import torch
 from plures.core.client import Result
 from plures.core.method import Method, Optimizer, Phase
 from plures.core.program import Binding, Program
-from plures.core.types import Params, is_constant
+from plures.core.types import Params, is_constant, stays
 from plures.core.visit import Visit
 from plures.parts.profile import Profile, profile
 
@@ -99,7 +99,7 @@ def peak_bytes(
     values, held = binding.values, {} if result.whole_passes else used
     moving = {part for phase in method.local for part in phase.moves}
     received = bytes_of(values, [name for name in visit.received if binding.parts[name] in moving], held)
-    kept = bytes_of(values, [*binding.picked(is_constant), *visit.received, *visit.state], held)
+    kept = bytes_of(values, [*binding.picked(is_constant), *visit.received, *binding.picked(stays)], held)
     moments = [arriving_excess(binding, visit, held)]
     for phase in method.local:
         names = binding.names(*phase.moves, *([phase.observe] if phase.observe else []))

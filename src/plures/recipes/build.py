@@ -173,7 +173,7 @@ def configuration_of(experiment: Experiment) -> str:
 
 def resolved(experiment: Experiment, info: MethodInfo, given: Mapping[str, Any]) -> str:
     """The experiment with every default written out; running it again gives the same result."""
-    apart = {"out", "track", "tune", "split", "server", "method_options"}
+    apart = {"out", "track", "tune", "deploy", "split", "server", "method_options"}
     apart |= {"cohort"} if experiment.participation else set()
     table = experiment.model_dump(exclude=apart, exclude_none=True)
     known = {"shape", "classes"}

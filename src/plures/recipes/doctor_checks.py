@@ -99,7 +99,7 @@ def is_expected(seen: Seen, name: str) -> bool:
         records.ROUNDS: seen.has(records.RESULT),
         records.VISITS: result.get("rounds_done", 0) > 0,
         records.CLIENTS: result.get("metrics_round") is not None,
-        records.FEDERATION: result.get("metrics_round") is not None,
+        records.FEDERATION: result.get("metrics_round") is not None and not result.get(records.DEPLOYED),
         records.CHOICES: bool(result.get("guard")),
     }
     return told[name] or any(one.manifest is not None and name in one.manifest.files for one in seen.checkpoints)

@@ -16,6 +16,7 @@ from plures.data.dividing import SplitBy
 from plures.data.test_sets import TestRule
 from plures.evaluate import SplitName
 from plures.evaluate.guard import MARGIN
+from plures.recipes.deploy_tables import DeployTable
 from plures.recipes.explaining import problems_in
 from plures.recipes.fault_tables import FaultsTable, TolerateTable
 from plures.recipes.overrides import apply_override
@@ -24,7 +25,7 @@ from plures.recipes.tables import FreeTable, Table
 from plures.recipes.track_tables import Track
 from plures.report.toml_text import parse_toml
 
-RESERVED = ("privacy", "deploy")
+RESERVED = ("privacy",)
 """Tables that later versions will read."""
 MOST_LEVELS = 32
 """Of tables and lists in each other."""
@@ -160,6 +161,8 @@ class Experiment(Table):
     track: Track = Track()
     tune: SearchTable | None = None
     """For `plures tune`; a run takes no notice of it."""
+    deploy: DeployTable | None = None
+    """For `plures deploy`; a run in one place takes no notice of it."""
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

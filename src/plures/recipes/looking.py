@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from plures.core.context import Engine, Server, Shares, Store
 from plures.core.program import Program
@@ -63,6 +63,13 @@ class Look:
         ]
 
 
+@runtime_checkable
+class Scores(Protocol):
+    """An engine whose clients score their models themselves, and tell no more than the numbers."""
+
+    def evaluator(self, of: Evaluator) -> Evaluator: ...
+
+
 class Looker:
     """Evaluates a run as its plan says."""
 
@@ -90,7 +97,9 @@ class Looker:
 
     def share_with(self, engine: Engine) -> None:
         """Let the engine evaluate where clients work, if it can; what a guard has to see stays here."""
-        if isinstance(engine, Shares):
+        if isinstance(engine, Scores):
+            self.evaluator = engine.evaluator(self.evaluator)
+        elif isinstance(engine, Shares):
             self.evaluator.share_with(engine, self.models, self.plan.splits)
 
     def look(self, server: Server, *, last: bool, on_model: Callable[[int, Params], None] | None = None) -> Look:

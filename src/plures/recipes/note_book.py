@@ -22,8 +22,8 @@ class NoteBook:
         self.num_added = 0
 
     def of_visit(self, visit: Visit, result: Result) -> Mapping[str, list[float]] | None:
-        """What there is to tell of a client's model right after its training."""
-        if self.program.method.notes is None:
+        """What there is to tell of a client's model right after its training, where that is to be seen."""
+        if self.program.method.notes is None or not result.trained:
             return None
         noted = self.program.method.notes(self.program.binding(visit.client), result.trained, visit)
         for name, values in noted.items():

@@ -180,7 +180,7 @@ class Recorder:
         self.metrics = all_summaries(found.evaluations)
         self._select(server.round, self.metrics)
         if self.folder is not None:
-            if is_first:
+            if is_first and not self.facts.get(records.DEPLOYED):
                 self.folder.write_federation(census(self.clients, self.federation.num_clients))
             found.write(self.folder, server.round, self.clients)
         self.after_training = {}

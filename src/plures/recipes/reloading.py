@@ -93,6 +93,7 @@ def load_run(
     """
     path = Path(folder)
     kept = read_kept(path)
+    refuse_deployed(kept)
     given = {"model": model, "federation": federation, "method": method}
     if (path / records.EXPERIMENT).is_file() and not any(value is not None for value in given.values()):
         return from_file(kept, device)
@@ -114,6 +115,15 @@ def load_run(
     if capacity is not None:
         program.capacity_of = affordable(program, capacity, everyone(federation, newcomers).num_clients)
     return assembled(kept, program, federation, newcomers)
+
+
+def refuse_deployed(kept: Kept) -> None:
+    if kept.result.get(records.DEPLOYED):
+        raise RunFolderError(
+            f"{kept.folder} is of a deployment: what clients keep is on their nodes, and nowhere else. A node writes "
+            "its model by 'plures deploy export'; the server goes on by 'plures deploy server --resume'. The shared "
+            f"part is {kept.folder / records.SHARED}, for [model] weights."
+        )
 
 
 def from_file(kept: Kept, device: str) -> RunResult:

@@ -116,6 +116,7 @@ def run(
     with one_thread():
         chosen = find_engine(engine, program, federation, sampler)
     program.stepping = getattr(chosen.engine, "stepping", None)
+    program.shows_trained = plan.post_local or method.notes is not None
     facts: dict[str, Any] = {
         "method": method.name,
         "seed": seed,

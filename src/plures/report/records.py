@@ -10,7 +10,8 @@ RUN/
   visits.csv.gz            one row per client and round it took part in: what it sent, computed, held and took
   shared.safetensors       the shared part after the last whole round
   personal.safetensors     what each visited client keeps, named CLIENT/PARAMETER
-                           (of more clients than fit into memory: in clients.sqlite alone)
+                           (of more clients than fit into memory: in clients.sqlite alone;
+                           of a deployment: what the server is told of it, the rest is on nodes)
   clients.sqlite           while the run goes on: what each visited client keeps
   checkpoints/             while the run goes on: what the server holds, and how far the records go
   tuned.safetensors        with a pipeline that ends in fine-tuning: what that moved, named CLIENT/PARAMETER
@@ -52,6 +53,9 @@ TRIALS = "trials.csv"
 """In the folder of a search: one row per trial."""
 STUDY = "study.json"
 """In a folder of several runs: the label, seed and folder of each."""
+
+DEPLOYED = "deployed"
+"""Among the facts of a result: clients were nodes, which keep their own part and tell no labels."""
 
 GROWING = (ROUNDS, FEDERATION, CLIENTS, CHOICES, VISITS)
 """Files that rounds are appended to."""

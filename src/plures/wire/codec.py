@@ -21,6 +21,8 @@ class Codec:
     download: Code = "exact"
     through_bytes: bool = False
     """Also encode and decode what is sent exactly; the numbers are the same without."""
+    keeps: bool = False
+    """Keep the bytes, for whoever really sends them."""
 
     def __post_init__(self) -> None:
         check_code("wire.upload", self.upload)
@@ -29,11 +31,13 @@ class Codec:
     def carry(self, message: Message, *, upward: bool, draws: Callable[[], torch.Generator]) -> tuple[Message, Sent]:
         """The message as it arrives, and what it took; `draws` is asked only by a code that rounds at random."""
         code = self.upload if upward else self.download
-        if code == "exact" and not self.through_bytes:
+        if code == "exact" and not self.through_bytes and not self.keeps:
             return message, Sent(size(message), count_values(message))
         data = encode(message, code=code, generator=draws() if code == "int8" else None)
-        arrived = decode(data, most_bytes=decoded_bytes(message))
-        return placed_like(arrived, message), Sent(len(data), count_values(message))
+        sent = Sent(len(data), count_values(message), data if self.keeps else b"")
+        if code == "exact" and not self.through_bytes:
+            return message, sent
+        return placed_like(decode(data, most_bytes=decoded_bytes(message)), message), sent
 
 
 def placed_like(arrived: Message, sent: Message) -> Message:

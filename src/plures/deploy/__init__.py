@@ -1,0 +1,1 @@
+"""Real clients: the same methods between a server and nodes, over a transport."""
