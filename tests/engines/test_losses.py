@@ -302,22 +302,22 @@ def test_nothing_is_left_of_workers_that_died():
 
     killing = Conduct(tolerance=BEARING, faults=Faults(kill_worker=0.5))
     run(Workers(2), rounds=1)
-    before = open_files()
+    before, others = open_files(), children_of(os.getpid())
     engine = Counting(2)
     run(engine, conduct=killing)
     assert engine.deaths > 3
     assert open_files() == before
-    assert children_of(os.getpid()) == []
+    assert children_of(os.getpid()) == others  # of other tests
 
 
-def children_of(parent: int) -> list[str]:
-    """States of all processes that this one has started, also of those that have ended and that nobody asked after."""
-    found = []
+def children_of(parent: int) -> set[int]:
+    """Numbers of all processes that this one has started, also of those that have ended and that nobody asked after."""
+    found = set()
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, owner = file.read_text().rpartition(")")[2].split()[:2]
+            owner = file.read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
         if int(owner) == parent:
-            found.append(state)
+            found.add(int(file.parent.name))
     return found

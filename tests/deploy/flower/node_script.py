@@ -4,6 +4,7 @@ record    a file for every request that leaves and every answer that comes, as b
 nan       rounds in which the upload is NaN
 pause     a round in whose midst the node waits for long, once; the file `flag` says that it does
 slow      seconds that every training takes longer
+half      rounds in which an answer is announced, and its pieces are not sent
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from typing import Any
 import httpx
 
 from plures.cli import main
+from plures.deploy.flower import fleet
 from plures.deploy.handler import Handler
 from plures.deploy.messages import opened_order
 from tests.deploy.test_losses import with_nan
 
 
 def change(how: dict[str, Any]) -> None:
-    handle = Handler.handle
+    handle, push = Handler.handle, fleet.push_objects
 
     def changed(self: Handler, letter: bytes) -> bytes:
         order, _ = opened_order(letter)
@@ -35,6 +37,10 @@ def change(how: dict[str, Any]) -> None:
             time.sleep(600)
         time.sleep(how.get("slow", 0))
         reply = handle(self, letter)
+        if order.round in how.get("half", ()):
+            fleet.push_objects = lambda *given, **more: None  # type: ignore[assignment]
+        else:
+            fleet.push_objects = push
         return with_nan(reply) if order.round in how.get("nan", ()) else reply
 
     Handler.handle = changed  # type: ignore[method-assign]

@@ -39,6 +39,46 @@ def test_a_node_that_is_killed_comes_back_and_nan_is_refused(tmp_path: Path) -> 
         assert f"{machine.names[0]} is back" in machine.said("server")
 
 
+def test_an_answer_that_comes_in_part_keeps_nobody_waiting(tmp_path: Path) -> None:
+    tolerate = {"tolerate": {"least_cohort": 2, "deadline": 12.0}, "cohort": "all"}
+    with Machine(small("fedavg", rounds=2, **tolerate), tmp_path, quick=True) as machine:
+        server = machine.server()
+        for client in range(3):
+            machine.node(client, **({"half": [1]} if client == 1 else {}))
+        machine.ends(server, "server", 90)
+        first, second = machine.rounds()
+        assert {one["client"]: one["kind"] for one in first["lost"]} == {1: "late"}, machine.all_said()
+        assert "lost" not in second, machine.all_said()
+
+
+@pytest.mark.slow
+def test_a_superlink_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    experiment = small("fedalt", rounds=3, cohort="all")
+    with Machine(experiment, tmp_path, quick=True) as machine:
+        server = machine.server()
+        for client in range(3):
+            machine.node(client, **({"slow": 6.0} if client == 1 else {}))
+        machine.until(lambda: len(machine.rounds()) == 1, "round 2, in which a node works for 6 s")
+        (number,) = superlinks(tmp_path)
+        os.kill(number, signal.SIGKILL)
+        machine.ends(server, "server", 180)
+        machine.assert_as(run_experiment(experiment))
+        assert "cannot be reached" in machine.said("server")
+
+
+def superlinks(folder: Path) -> list[int]:
+    """Processes whose database is in the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(b"superlink.db" in word and str(folder).encode() in word for word in words):
+            found += [int(path.parent.name)] if b"guard.py" not in b" ".join(words) else []
+    return found
+
+
 def test_a_server_that_is_killed_goes_on_and_nothing_personal_was_ever_sent(tmp_path: Path) -> None:
     experiment = small("fedalt", rounds=3, cohort="all")
     flag = tmp_path / "flag"

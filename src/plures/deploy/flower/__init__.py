@@ -1,6 +1,6 @@
 """Deployment on Flower: the extra `plures[flower]`. Nothing outside this package imports `flwr`.
 
-Private parts of Flower are used in `fleet.py`, `session.py` and `refusals.py` alone; when they change,
+Private parts of Flower are used in `fleet.py`, `session.py`, `arriving.py` and `refusals.py` alone; when they change,
 tests/deploy/flower/test_contract.py fails.
 """
 

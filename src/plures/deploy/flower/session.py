@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import flwr.superlink.grid.http_grid as http_grid
 import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
@@ -38,7 +37,6 @@ from flwr.proto.runtime_pb2 import (
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.fab import Fab
-from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -52,16 +50,12 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
 from plures.core.errors import InvalidConfig
+from plures.deploy.flower.arriving import Arriving, announced_on
 from plures.deploy.flower.grid import OnGrid
 from plures.deploy.flower.links import Link, SuperLinkError
 from plures.deploy.flower.refusals import code_of, is_distrust, reason, told
 from plures.deploy.telling import Telling, silent
 from plures.deploy.transport import Answer, Letter, Ticket
-
-# A reply is announced before its objects are there; Flower then waits 1, 2, 4 and up to 10 seconds. A node that dies
-# while it sends them is given up by the SuperLink after 180.
-patient = functools.partial(pull_objects, initial_backoff=0.05, backoff_cap=1.0, max_time=200)
-http_grid.__dict__["pull_objects"] = patient
 
 PASSING = (502, 503, 504)
 """Answers of a SuperLink, or of a proxy before it, that is not ready."""
@@ -213,7 +207,7 @@ class Watched(OnGrid):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.grid, ended=session.end)
-        self.session = session
+        self.session, self.arriving = session, Arriving(announced_on(session.grid))
 
     def nodes(self) -> Collection[int]:
         self._check()
@@ -225,7 +219,7 @@ class Watched(OnGrid):
 
     def pull(self, tickets: Collection[Ticket]) -> list[Answer]:
         self._check()
-        return told(self.session.link, functools.partial(super().pull, tickets))
+        return told(self.session.link, functools.partial(self.arriving.pull, tickets))
 
     def _check(self) -> None:
         if self.session.lost is not None:

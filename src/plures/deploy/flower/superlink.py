@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from plures.core.errors import InvalidConfig, RunFolderError
@@ -73,12 +73,15 @@ def superlink(link: Link, folder: Path, keys: Path | None) -> Iterator[None]:
             env=environment,
             start_new_session=True,  # Ctrl-C is for us: the run ends first
         )
+    assert process.stdin is not None
     try:
         wait_until_up(link, START_SECONDS, process, folder / LOG)
+        process.stdin.write(guard.UP)
+        process.stdin.flush()
         yield
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         process.wait()
 
 
