@@ -22,6 +22,8 @@ def test_nodes_are_evaluated_again_and_tell_the_same(tmp_path: Path) -> None:
     result = deployment.serve()
     finished = Finished(deployment.experiment, deployment.transport, tmp_path / "out", keyed=False)
     found = finished.evaluate(("test",), wait=5.0)
+    with pytest.raises(InvalidConfig, match="no 'tset' among the splits"):
+        finished.evaluate(("tset",))  # type: ignore[arg-type]
     finished.close()
     now = {name: summary for one in found for name, summary in one.summaries().items()}
     assert now

@@ -23,8 +23,10 @@ from plures.deploy.serving import Connect, noted
 from plures.deploy.sides import Side, experiment_token, make_side
 from plures.deploy.telling import Telling, silent
 from plures.evaluate import Evaluation, Evaluator, ModelKind, SplitName
+from plures.recipes.checks import check_plan
 from plures.recipes.experiment import Experiment
 from plures.recipes.looking import models_of
+from plures.recipes.plan import EvaluationPlan
 from plures.report import records
 from plures.wire import Codec
 
@@ -71,6 +73,9 @@ class Finished:
         self, splits: Sequence[SplitName], models: Sequence[ModelKind] | None = None, *, wait: float | None = None
     ) -> list[Evaluation]:
         """Scores of everybody that is there within some seconds; all, if all come."""
+        check_plan(
+            EvaluationPlan(splits=tuple(splits), models=None if not models else tuple(models)), self.side.federation
+        )
         until = time.monotonic() + (self.table.wait if wait is None else wait)
         while len(self.roster.present()) < len(self.roster.seats) and time.monotonic() < until:
             self.roster.refresh()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -28,9 +29,10 @@ from plures.deploy.sides import Side, experiment_token, make_side
 from plures.deploy.telling import Telling, silent
 from plures.engines.cached import Cached
 from plures.engines.sequential import Sequential
+from plures.recipes.build import build_wire
 from plures.recipes.experiment import Experiment
 from plures.recipes.threads import one_thread
-from plures.wire import Codec, decode
+from plures.wire import decode
 from plures.wire.message import TENSOR_BYTES, memory_of
 
 Read = Callable[[], ClientData]
@@ -156,7 +158,7 @@ class Handler:
                 raise InvalidMessage("The server takes this node for another one of the experiment.")
             members = [Member(name=str(number)) for number in range(order.clients)]
             members[order.client] = Member(name=self.name, examples=data.train.num_examples)
-            wire = Codec(upload=self.experiment.wire.upload, download=self.experiment.wire.download, keeps=True)  # type: ignore[arg-type]
+            wire = replace(build_wire(self.experiment), keeps=True)
             self._side = numbered, make_side(self.experiment, members, wire, {order.client: data})
         return self._side[1]
 

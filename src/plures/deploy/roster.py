@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import plures
-from plures.core.errors import InvalidMessage
+from plures.core.errors import InvalidMessage, RunFolderError
 from plures.deploy.described import Member
 from plures.deploy.desk import Desk
 from plures.deploy.messages import Order, Reply, opened_reply, sealed
@@ -70,7 +70,10 @@ class Roster:
 
     def resume(self, members: Iterable[Mapping[str, object]]) -> None:
         """The clients of a run that goes on, as it was written down."""
-        self.seats = [Seat(**member) for member in members]  # type: ignore[arg-type]
+        try:
+            self.seats = [Seat(**member) for member in members]  # type: ignore[arg-type]
+        except TypeError as error:
+            raise RunFolderError("The clients of the deployment cannot be read. Bring its file back.") from error
         self.is_closed = True
 
     def told(self) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ from plures.deploy.sides import experiment_token, make_side
 from plures.deploy.telling import Telling, silent
 from plures.deploy.transport import Transport
 from plures.recipes import is_plain_cohort
-from plures.recipes.build import build_conduct
+from plures.recipes.build import build_conduct, build_wire
 from plures.recipes.checkpointing import CheckpointPlan
 from plures.recipes.experiment import Experiment
 from plures.recipes.loading import load_named
@@ -91,7 +91,8 @@ def played(
     tell: Telling,
 ) -> RunResult:
     table, conduct = table_of(experiment), real_conduct(experiment)
-    wire = Posting(upload=experiment.wire.upload, download=experiment.wire.download)  # type: ignore[arg-type]
+    code = build_wire(experiment)
+    wire = Posting(upload=code.upload, download=code.download)
     side = make_side(experiment, roster.members, wire)
     asking = Asking(desk, roster, deadline=table.deadline, tell=tell)
     engine = Remote(asking, conduct.tolerance, patience=table.wait)
