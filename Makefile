@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --timeout 60 --retries 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench docs docs-serve clean
+.PHONY: help demo test test-all check format bench reproduce-micro docs docs-serve clean
 
 help:  ## Show this list
 	@echo "Plures: personalised federated learning. Targets:"
@@ -36,6 +36,9 @@ format: $(STAMP)  ## Format the code and mend what ruff can mend
 
 bench: $(STAMP)  ## Measure the engines beside plain loops (a quiet quarter of an hour)
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+reproduce-micro: $(STAMP)  ## Run the directions of the papers that are sure; an error if one fails
+	$(BIN)/plures paper check
 
 docs: $(STAMP)  ## Build the documentation site into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -69,6 +69,8 @@ CALLS = {
     "export": ("export", "{place}/gated", "--client", "0", "--out", "own.safetensors"),
     "gates": ("gates", "{place}/gated"),
     "methods": ("methods",),
+    "paper list": ("paper", "list"),
+    "paper": ("paper", "pflego", "--pages", "--out", "new"),
     "runs": ("runs", "{place}"),
     "split": ("split", "resnet18_gn", "--personal", "first_block"),
     "tune": pytest.param(("tune", "{place}/tune.toml", "--out", "new"), marks=pytest.mark.slow),

@@ -37,6 +37,8 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make test"): "this is it",
     ("docs/index.md", "make demo"): "installs; tests/e2e/test_demo.py runs the demo",
     ("docs/index.md", "pip install"): "needs the network",
+    ("docs/reproducing.md", "plures paper pflego"): "half an hour; tests/papers/test_running.py runs a small paper",
+    ("docs/reproducing.md", "plures paper check"): "a quarter of an hour: make reproduce-micro",
     ("docs/tour.md", "plures demo"): "a minute; tests/e2e/test_demo.py runs it",
     (
         "docs/recipes/add-a-method.md",

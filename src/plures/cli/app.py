@@ -74,6 +74,10 @@ class Commands(LazyGroup):
             "methods:new_method",
             "Write a new method, its test row, oracle, tests and page; all of it passes as it is.",
         ),
+        "paper": Lazy(
+            "paper:paper",
+            "Rerun the tables and figures of a paper, and put them beside the published ones.",
+        ),
         "report": Lazy("report:report", "Make one HTML page about runs, which works offline."),
         "resume": Lazy("resume:resume", "Go on with a run or a study that was interrupted or killed."),
         "run": Lazy("run:run", "Run an experiment file and write its results to a folder."),

@@ -57,6 +57,16 @@ def tracker_names() -> list[str]:
     return keys_of("recipes/tracking.py", "TRACKERS")
 
 
+def paper_names() -> list[str]:
+    """Papers, and the items that their packages name."""
+    packages = sorted(
+        path.parent for path in (PACKAGE / "papers").glob("*/__init__.py") if path.parent.name != "published"
+    )
+    items = {package.name: names_in(f"papers/{package.name}", r'Recipe\(\s*name="([\w-]+)"') for package in packages}
+    return ["list", "check", "all", *items, *(f"{paper}/{item}" for paper, names in items.items() for item in names)]
+
+
+papers = offered(paper_names)
 methods, sources, models = map(offered, (method_names, source_names, model_names))
 engines, trackers = map(offered, (engine_names, tracker_names))
 

@@ -72,9 +72,9 @@ class PlannedCost:
         return asdict(self)
 
 
-def planned_cost(experiment: Experiment) -> PlannedCost:
-    """The costs of an experiment file, without training."""
-    built = build(experiment)
+def planned_cost(experiment: Experiment, whole: Federation | None = None) -> PlannedCost:
+    """The costs of an experiment file, without training; `whole` is its federation, where that was built before."""
+    built = build(experiment, whole=whole)
     program = checked_program(experiment, built)
     cost_of, notes = visit_costs(program, built.federation)
     if experiment.pipeline is not None:

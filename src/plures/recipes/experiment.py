@@ -44,6 +44,8 @@ class Data(FreeTable):
     """A name, or a table with the name and the options of a data set."""
     partition: str = "by_class"
     clients: int = Field(default=20, ge=1)
+    examples: int | float | None = None
+    """So many of the data set's examples, or a share of them, drawn before they are dealt; test examples all stay."""
     label_space: Literal["global", "local"] = "global"
     split: Annotated[tuple[float, float, float], Field(strict=False)] = (0.6, 0.2, 0.2)
     split_by: SplitBy = "random"

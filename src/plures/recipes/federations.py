@@ -33,7 +33,7 @@ def build_federation(experiment: Experiment) -> Federation:
     if data.shape is not None or data.classes is not None:
         raise InvalidConfig("[data] shape and classes belong to sizes, which stands in for data. Remove them.")
     partitioner = build_partitioner(data)
-    dataset = load_source(data)
+    dataset = some_of(load_source(data), data)
     if data.augment is not None:
         dataset = replace(dataset, augment=build_augment(data.augment))
     federation = partition(
@@ -89,6 +89,21 @@ def load_source(data: Data) -> DataSet:
     """The data set of a name, or of a table with its name and options."""
     name, options = source_of(data)
     return as_dataset(called(f"data source '{name}'", find_loader(name), options, beside=["name"]))
+
+
+def some_of(dataset: DataSet, data: Data) -> DataSet:
+    """The data set, or as many of its examples as are asked for: drawn by the seed, kept in their order."""
+    asked, size = data.examples, dataset.examples.num_examples
+    if asked is None:
+        return dataset
+    count = asked if isinstance(asked, int) else round(asked * size)
+    if (isinstance(asked, float) and not 0 < asked < 1) or not 1 <= count <= size:
+        raise InvalidConfig(
+            f"[data] examples = {asked}: {dataset.name} has {size:,} examples. Give a number from 1 to {size}, or a "
+            "share between 0 and 1, such as 0.2."
+        )
+    chosen = torch.randperm(size, generator=generator(data.seed, "examples"))[:count]
+    return dataset.only(chosen.sort().values.numpy())
 
 
 def find_loader(name: str) -> Callable[..., Any]:

@@ -1,0 +1,81 @@
+"""Shows a reproduction as it goes: a line for each run that has ended, and on a terminal a bar for each that runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from plures.cli.steady import steady
+from plures.papers.planning import Job
+from plures.report.tables import readable_seconds
+
+WIDTH, TITLE = 80, 44
+
+
+class PaperProgress:
+    """How many runs are left, and how long they will take: estimates, corrected by what the runs before took."""
+
+    def __init__(self, console: Console, jobs: Sequence[Job], at_once: int) -> None:
+        console.file = steady(console.file)
+        self.console, self.jobs, self.at_once = console, jobs, at_once
+        self.start, self.began_at, self.done, self.spent, self.expected = (
+            time.monotonic(),
+            dict[str, float](),
+            0,
+            0.0,
+            0.0,
+        )
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=14),
+            TextColumn("{task.fields[told]}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.all = self.bar.add_task(f"{'all runs':<{TITLE}}", total=len(jobs), told="")
+        self.tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> PaperProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def began(self, job: Job) -> None:
+        self.began_at[job.key] = time.monotonic()
+        self.tasks[job.key] = self.bar.add_task(f"{shortened(named(job)):<{TITLE}}", total=None, told="starts")
+
+    def goes_on(self, job: Job, rounds_done: int, rounds: int) -> None:
+        told = f"{rounds_done}/{rounds}" if rounds_done else "starts"
+        self.bar.update(self.tasks[job.key], completed=rounds_done, total=rounds or None, told=told)
+        self.bar.update(self.all, told=f"{readable_seconds(self.left())} left")
+
+    def ended(self, job: Job, failure: str | None) -> None:
+        took = time.monotonic() - self.began_at.pop(job.key)
+        self.done, self.spent, self.expected = self.done + 1, self.spent + took, self.expected + job.seconds
+        self.bar.remove_task(self.tasks.pop(job.key))
+        self.bar.update(self.all, completed=self.done)
+        count = f"{self.done:>{len(str(len(self.jobs)))}}/{len(self.jobs)}"
+        left = f"{readable_seconds(self.left())} left"
+        line = f"{count} {shortened(named(job)):<{TITLE}} {'failed' if failure else readable_seconds(took):>7}  {left}"
+        self.console.print(line[:WIDTH], highlight=False, markup=False, style="red" if failure else None)
+
+    def left(self) -> float:
+        """Of all runs, on as many cores as are used."""
+        waiting = sum(job.seconds for job in self.jobs) - self.expected
+        pace = self.spent / self.expected if self.expected > 0 else 1.0
+        running = sum(time.monotonic() - began for began in self.began_at.values())
+        return max(0.0, waiting * pace - running) / self.at_once
+
+
+def named(job: Job) -> str:
+    return job.title if job.seed == 0 else f"{job.title}, seed {job.seed}"
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= TITLE else f"{text[: TITLE - 3]}..."

@@ -1,0 +1,143 @@
+"""The page of a paper: claims first, then every item, measured beside published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from plures.papers.blocks import NOT_RUN, Block, Entry, Figure, Grid, Words
+from plures.papers.claims import Judged, judged
+from plures.papers.recipe import SCALES, Paper, Recipe, Scale
+from plures.papers.states import state_of
+from plures.papers.store import Shelf, Store, check_place
+from plures.report.writing import write_whole
+
+LEGEND = (
+    "In tables, *measured* / published; ± is the standard deviation over seeds (ddof 0), where several have run. "
+    f"*{NOT_RUN}*: a cell that is waiting for somebody's machine."
+)
+
+
+def write_page(paper: Paper, store: Store) -> Path:
+    """README.md and figures in the paper's folder, from what has been run."""
+    from plures.papers.drawing import draw
+
+    check_place(store)
+    figures: list[tuple[str, Figure]] = []
+    lines = [f"# {paper.title}", "", paper.citation, "", *ways(paper), "", *claim_lines(paper, store), "", LEGEND]
+    for recipe in paper.recipes:
+        lines += ["", f"## {recipe.name}: {recipe.title}", "", *item_lines(recipe, store, figures)]
+    for name, figure in figures:
+        draw(figure, store.folder / "figures" / f"{name}.svg")
+    path = store.folder / "README.md"
+    write_whole(path, "\n".join(lines).rstrip() + "\n")
+    return path
+
+
+def ways(paper: Paper) -> list[str]:
+    needs = f" Data sets: {', '.join(paper.data)}." if paper.data else ""
+    return [
+        f"Recipes: [`plures.papers.{paper.name}`](../../src/plures/papers/{paper.name}). This page and everything "
+        f"beside it is written by `plures paper {paper.name}`; `plures paper list` tells what has been run.{needs}"
+    ]
+
+
+def claim_lines(paper: Paper, store: Store) -> list[str]:
+    if not paper.claims:
+        return []
+    lines = ["## Claims", "", "| | claim | verdict | figure |", "|---|---|---|---|"]
+    for found in judged(paper, store):
+        lines.append(f"| {found.claim.name} | {found.claim.text} | {told_verdict(found)} | {told_figure(found)} |")
+    return lines
+
+
+def told_verdict(found: Judged) -> str:
+    if found.verdict is None:
+        return NOT_RUN
+    return f"**{found.verdict.verdict}** ({found.scale})"
+
+
+def told_figure(found: Judged) -> str:
+    if found.verdict is None:
+        return ""
+    told = [found.verdict.figure, found.verdict.why]
+    return " ".join(part for part in told if part).replace("|", "\\|").replace("\n", " ")
+
+
+def item_lines(recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) -> list[str]:
+    """An item at every scale at which something has been run; largest first."""
+    lines: list[str] = []
+    if recipe.closed_form:
+        lines += block_lines(recipe.show(Shelf(store=store, scale="full")), f"{recipe.name}", figures)
+    else:
+        for scale in reversed(SCALES):
+            lines += scale_lines(recipe, store, scale, figures)
+    if recipe.differs:
+        lines += ["**Why they differ.** " + recipe.differs, ""]
+    return lines
+
+
+def scale_lines(recipe: Recipe, store: Store, scale: Scale, figures: list[tuple[str, Figure]]) -> list[str]:
+    state = state_of(recipe, scale, store)
+    why = recipe.without.get(scale, "")
+    if not state.done:
+        return [f"**{scale}**: {NOT_RUN}. {why or recipe.settings.get(scale, '')}".rstrip(), ""]
+    lines = [
+        f"### {recipe.name}, {scale}",
+        "",
+        f"{recipe.settings.get(scale, '')} {why}".strip(),
+        "",
+        told_runs(state.made),
+    ]
+    return [*lines, "", *block_lines(recipe.show(Shelf(store=store, scale=scale)), f"{recipe.name}-{scale}", figures)]
+
+
+def told_runs(made: Sequence[tuple[str, str, str]]) -> str:
+    """When, with which source and on what machine."""
+    dates = sorted({date for date, _, _ in made})
+    commits = list(dict.fromkeys(commit for _, commit, _ in made))
+    machines = sorted({machine for _, _, machine in made})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"{len(made)} runs, {when}, commit {', '.join(commits)}, on {'; '.join(machines)}."
+
+
+def block_lines(blocks: Sequence[Block], name: str, figures: list[tuple[str, Figure]]) -> list[str]:
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Grid):
+            lines += grid_lines(block)
+        elif isinstance(block, Words):
+            lines += [block.text, ""]
+        elif any(block.panels.values()):
+            file = f"{name}-{block.name}" if block.name else name
+            figures.append((file, block))
+            lines += [f"![{block.title}](figures/{file}.svg)", "", *([block.note, ""] if block.note else [])]
+    return lines
+
+
+def grid_lines(grid: Grid) -> list[str]:
+    lines = [f"*{grid.title}*", "", "| " + " | ".join([grid.corner, *grid.columns]) + " |"]
+    lines.append("|" + "---|" * (len(grid.columns) + 1))
+    for name, entries in grid.rows.items():
+        lines.append("| " + " | ".join([name, *(entry_text(entry, grid.digits) for entry in entries)]) + " |")
+    return [*lines, "", *([grid.note, ""] if grid.note else [])]
+
+
+def entry_text(entry: Entry | None, digits: int) -> str:
+    """Measured / published; one that is not there is left out, but a cell that could run says that it has not."""
+    if entry is None:
+        return ""
+    measured = NOT_RUN if entry.measured is None else number(entry.measured, digits)
+    if entry.spread is not None:
+        measured += f" ± {entry.spread:.{digits}f}"
+    told = f"*{measured}*" if entry.measured is None else measured
+    return told if entry.published is None else f"{told} / {number(entry.published, digits)}"
+
+
+def number(value: float | str, digits: int) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "nan" if math.isnan(value) else f"{value:,.{digits}f}"

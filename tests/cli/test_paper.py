@@ -1,0 +1,61 @@
+"""`plures paper`: what there is, what is missing, what runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plures.papers import PAPERS
+
+
+def test_the_list_has_every_paper_and_fits_80_columns(plures):
+    said = plures("paper", "list")
+
+    assert said.code == 0
+    assert all(f"{name}/table-1" in said.out for name in ("pflego", "pfedgate", "fedspa"))
+    assert "fedalt/table-3" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+def test_the_list_is_there_for_programs(plures):
+    told = json.loads(plures("paper", "list", "--json").out)
+
+    assert {line["item"].split("/")[0] for line in told} == set(PAPERS)
+    assert {line["micro"] for line in told} <= {"not run", "closed form", "-"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("pflegos", "no paper 'pflegos'"), ("pflego/table-9", "no item 'table-9'"), ("", "no paper ''")],
+)
+def test_a_name_that_there_is_not_is_told(plures, name, words):
+    said = plures("paper", name)
+
+    assert said.code == 2
+    assert words in said.err
+
+
+def test_without_its_data_nothing_runs_and_the_page_says_so(plures, monkeypatch, tmp_path):
+    monkeypatch.setenv("PLURES_DATA", str(tmp_path / "nowhere"))
+
+    said = plures("paper", "pflego/figure-2", "--out", "out")
+
+    assert said.code == 0
+    assert "9 runs are left out: 'mnist' is not at hand" in said.err
+    assert "not run" in (tmp_path / "here" / "out" / "pflego" / "README.md").read_text("utf-8")
+
+
+def test_a_dry_run_tells_what_lacks_its_data(plures, monkeypatch, tmp_path):
+    monkeypatch.setenv("PLURES_DATA", str(tmp_path / "nowhere"))
+
+    told = json.loads(plures("paper", "pflego/figure-2", "--dry", "--json").out)
+
+    assert told == {"paper": "pflego", "there": 0, "missing_data": {"mnist": 9}, "runs": []}
+
+
+def test_pages_are_written_without_running_anything(plures):
+    said = plures("paper", "pflego", "--pages", "--out", "out", "--json")
+
+    told = json.loads(said.out)
+    assert {claim["claim"]: claim["verdict"] for claim in told["claims"]}["H3"] == "holds"

@@ -1,0 +1,74 @@
+"""Pages: measured beside published, and what has not been run says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from plures.papers.blocks import Entry, Figure, Series
+from plures.papers.drawing import draw
+from plures.papers.outcomes import write_outcome
+from plures.papers.page import entry_text, write_page
+from plures.papers.states import item_states
+from plures.papers.store import Store
+from tests.papers.made_up import OWN, PAPER, outcome
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (Entry(measured=98.4321, spread=0.123, seeds=3, published=98.43), "98.43 ± 0.12 / 98.43"),
+        (Entry(published=98.43), "*not run* / 98.43"),
+        (Entry(measured=1234567, published=1234567), "1,234,567 / 1,234,567"),
+        (Entry(measured=">200"), ">200"),
+        (None, ""),
+    ],
+)
+def test_an_entry_shows_measured_and_published(entry, text):
+    assert entry_text(entry, 2) == text
+
+
+def test_a_page_of_what_has_not_been_run_says_so(tmp_path):
+    text = write_page(PAPER, Store(folder=tmp_path)).read_text("utf-8")
+
+    assert "**micro**: not run. Digits." in text
+    assert "**full**: not run. Too large." in text
+    assert "| H1 | Local is better. | not run |" in text
+    assert "Two and two are four." in text
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_page_of_what_has_been_run_has_its_table_figure_and_origin(tmp_path):
+    store = Store(folder=tmp_path)
+    (tmp_path / "cells").mkdir()
+    write_outcome(store.path(OWN.key(0)), outcome([0.9, 0.95]))
+
+    text = write_page(PAPER, store).read_text("utf-8")
+
+    assert "| Local | 92.50 / 91.50 |" in text
+    assert "| FedAvg | *not run* / 91.50 |" in text
+    assert "1 runs, 2026-01-02, commit abc, on a machine." in text
+    assert "![Curves](figures/table-1-micro-curves.svg)" in text
+    assert (tmp_path / "figures" / "table-1-micro-curves.svg").read_text("utf-8").startswith("<?xml")
+
+
+def test_the_list_tells_what_has_run_and_why_the_rest_has_not(tmp_path):
+    store = Store(folder=tmp_path)
+    (tmp_path / "cells").mkdir()
+    write_outcome(store.path(OWN.key(0)), outcome([0.9]))
+
+    table, closed = item_states(PAPER, store)
+
+    assert (table["micro"], table["small"], table["why"]) == ("1 of 2", "-", "full: Too large.")
+    assert closed["full"] == "closed form"
+
+
+@pytest.mark.parametrize("kind", ["lines", "points", "bars", "violins"])
+def test_every_kind_of_figure_is_drawn_and_the_same_twice(tmp_path, kind):
+    series = {"a": Series(x=[1, 2, 3], y=[1.0, 2.0, 1.5]), "b": Series(x=[1, 2, 3], y=[0.5, 0.25, 3.0])}
+    figure = Figure(name="f", title="T", x="x", y="y", panels={"one": series, "two": series}, kind=kind)
+
+    for name in ("first", "second"):
+        draw(figure, tmp_path / f"{name}.svg")
+
+    assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
+    assert ">one<" in (tmp_path / "first.svg").read_text("utf-8")

@@ -1,0 +1,122 @@
+"""Recipes of the PFLEGO papers: cells that can run, closed forms, tables and verdicts of made-up outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from plures.papers.blocks import Grid
+from plures.papers.outcomes import Outcome
+from plures.papers.pflego import PAPER
+from plures.papers.pflego.claims import above_fedper, fedavg_best, judge_best, judge_cohort, judge_none
+from plures.papers.pflego.counts import difference, passes_of
+from plures.papers.pflego.tables import image_cell
+from plures.papers.recipe import SCALES
+from plures.recipes.build import given_options, named_method
+from plures.recipes.options import called, method_options
+from tests.papers.made_up import MadeUp, outcome
+
+COHORT = "sampled/post_local/test/accuracy"
+
+
+def scored(value: float, method: str = "pflego") -> Outcome:
+    """Everybody's accuracy, and the cohort's after training, with a little noise between clients."""
+    found = outcome([value + 0.001 * (place % 3 - 1) for place in range(30)], method=method)
+    return replace(found, curves={COHORT: {"rounds": [9, 10], "values": [value, value]}})
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_cell_is_an_experiment_whose_options_the_method_has(scale):
+    tables = {str(cell.table): cell for recipe in PAPER.recipes for cell in recipe.cells(scale)}
+    assert len(tables) > 40
+    for cell in tables.values():
+        experiment = cell.experiment(0)
+        info = named_method(experiment.method)
+        called(info.name, info.make, method_options(info, given_options(experiment, info), rounds=experiment.rounds))
+
+
+def test_the_full_setting_is_the_papers():
+    table = image_cell("mnist", "medium", "PFLEGO", "full").table
+
+    # Section 4.2 of 2023, and Table 5 of 2022: 100 clients, 20 % of them, 200 rounds, 50 steps, rates 0.006 and 0.003.
+    assert (table["rounds"], table["cohort"], table["data"]["clients"]) == (200, 20, 100)
+    assert table["method_options"] == {"tau": 50, "client_lr": 0.006, "server": 0.003}
+    assert table["data"]["classes_per_client"] == 5
+
+
+def test_names_of_items_are_unique():
+    names = [recipe.name for recipe in PAPER.recipes]
+    assert len(set(names)) == len(names)
+
+
+def test_a_client_passes_its_data_twice_whatever_tau():
+    # Once to cache features, once for the joint gradient; a single step needs the second alone.
+    assert [passes_of("PFLEGO", tau) for tau in (1, 5, 50)] == [1, 2, 2]
+    assert [passes_of("FedPer", tau) for tau in (1, 5)] == [1, 5]
+
+
+def test_parameters_are_those_of_the_layers_in_the_paper():
+    (sizes, _) = (block for block in PAPER.recipe("counts").show(MadeUp()) if isinstance(block, Grid))
+    # 784 x 200 + 200; (75 + 1) 64 + (1600 + 1) 64 + (4096 + 1) 384 + (384 + 1) 192; (9 + 1) 64 + 3 (576 + 1) 64.
+    assert [row[0].measured for row in sizes.rows.values()] == [157_000, 1_754_496, 111_424]
+    assert all(row[0].measured == row[0].published for row in sizes.rows.values())
+
+
+def test_with_everybody_a_round_is_a_step_on_the_joint_loss_and_with_some_it_is_not():
+    assert difference(5) < 1e-6
+    assert difference(2) > 1e-3
+
+
+@pytest.mark.parametrize("recipe", PAPER.recipes, ids=lambda recipe: recipe.name)
+def test_every_item_is_shown_with_nothing_run(recipe):
+    assert recipe.show(MadeUp())
+
+
+def test_measured_numbers_stand_beside_the_published_ones():
+    found = MadeUp("full")
+    found.put(image_cell("mnist", "high", "PFLEGO", "full"), scored(0.97))
+
+    grids = [block for block in PAPER.recipe("table-1").show(found) if isinstance(block, Grid)]
+
+    entry = grids[0].rows["PFLEGO"][0]
+    assert entry is not None
+    assert (entry.measured, entry.published) == (pytest.approx(97.0), 98.43)
+    missing = grids[0].rows["FedPer"][0]
+    assert missing is not None
+    assert (missing.measured, missing.published) == (None, 97.88)
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(0.95, "holds"), (0.85, "fails"), (0.9, "undecided")])
+def test_pflego_and_fedper_are_compared_client_by_client(ours, verdict):
+    found = MadeUp("full")
+    assert judge_best(found) is None
+    for source in ("mnist", "fashion-mnist"):
+        for degree in ("high", "medium"):
+            found.put(image_cell(source, degree, "PFLEGO", "full"), scored(ours))
+            found.put(image_cell(source, degree, "FedPer", "full"), scored(0.9))
+    judged = judge_best(found)
+    assert judged is not None
+    assert judged.verdict == verdict
+
+
+def test_the_best_row_decides_by_the_papers_own_protocol():
+    found = MadeUp("full")
+    for source in ("mnist", "fashion-mnist"):
+        for degree in ("high", "medium", "none"):
+            for row, value in (("PFLEGO", 0.95), ("FedPer", 0.9), ("FedAvg", 0.97 if degree == "none" else 0.8)):
+                found.put(image_cell(source, degree, row, "full"), scored(value))
+
+    assert [judge(found).verdict for judge in (judge_cohort, judge_none)] == ["holds", "holds"]
+    found.put(image_cell("mnist", "high", "FedPer", "full"), scored(0.96))
+    assert judge_cohort(found).verdict == "fails"
+
+
+def test_directions_fail_where_they_do_not_hold():
+    found = MadeUp()
+    assert above_fedper(found) == fedavg_best(found) == (False, "")
+    for row, value in (("PFLEGO", 0.9), ("FedPer", 0.8)):
+        found.put(image_cell("mnist", "high", row, "micro"), scored(value))
+    assert above_fedper(found)[0]
+    found.put(image_cell("mnist", "high", "FedPer", "micro"), scored(0.95))
+    assert not above_fedper(found)[0]

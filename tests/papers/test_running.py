@@ -1,0 +1,86 @@
+"""A reproduction in real processes: what is missing runs, what was cut goes on, what fails is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from plures.papers import running
+from plures.papers.planning import Job, estimated, missing_jobs
+from plures.papers.running import Reproduction
+from plures.papers.store import Shelf, Store
+from plures.recipes import run_experiment
+from tests.papers.made_up import METRIC, OWN, PAPER, cell
+
+
+class Watching:
+    """Remembers what it is told, and may stop the whole."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.told: list[tuple[str, str | None]] = []
+        self.stop_after = stop_after
+
+    def began(self, job: Job) -> None: ...
+
+    def goes_on(self, job: Job, rounds_done: int, rounds: int) -> None:
+        if self.stop_after is not None and rounds_done >= self.stop_after:
+            raise KeyboardInterrupt
+
+    def ended(self, job: Job, failure: str | None) -> None:
+        self.told.append((job.cell.row, failure))
+
+
+def job_of(one) -> Job:
+    return Job(recipe="table-1", cell=one, seed=0, key=one.key(0))
+
+
+def test_a_run_that_was_cut_goes_on_and_a_failing_one_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "POLL_SECONDS", 0.01)
+    store = Store(folder=tmp_path / "out")
+    long = cell("long", rounds=120, checkpoint={"every": 1})
+    failing = cell("failing", method_options={"lr": -1.0})
+
+    with pytest.raises(KeyboardInterrupt):
+        Reproduction(store=store, runs=tmp_path / "runs", at_once=2, watcher=Watching(stop_after=2)).run([job_of(long)])
+    assert store.outcome(long.key(0)) is None
+    watching = Watching()
+    second = Reproduction(store=store, runs=tmp_path / "runs", at_once=2, watcher=watching)
+    second.run([job_of(long), job_of(failing)])
+
+    found = Shelf(store=store, scale="micro").outcomes(long)[0]
+    alone = run_experiment(long.experiment(0))
+    assert found.last(METRIC) == pytest.approx(alone.metrics[METRIC].weighted, abs=1e-6)
+    assert found.curve(METRIC)[0] == list(range(1, 121))
+    assert list(second.failures) == ["table-1: failing, digits"]
+    assert "lr" in second.failures["table-1: failing, digits"]
+    assert dict(watching.told)["long"] is None
+
+
+def test_cells_with_one_first_stage_train_it_once_and_know_what_it_came_to(tmp_path):
+    store = Store(folder=tmp_path / "out")
+    pipeline = {"pretrain": {"method": "fedavg", "rounds": 2}}
+    cells = [cell(str(rounds), "fedalt", rounds=rounds, pipeline=pipeline) for rounds in (1, 2)]
+    recipe = replace(PAPER.recipes[0], cells=lambda scale: cells)
+    jobs, _ = missing_jobs([recipe], "micro", 1, store)
+    assert jobs[0].waits_for == jobs[1].waits_for is not None
+
+    Reproduction(store=store, runs=tmp_path / "runs", at_once=2, watcher=Watching()).run(jobs)
+
+    assert len(list((tmp_path / "runs" / "pretrained").iterdir())) == 1
+    first, second = (Shelf(store=store, scale="micro").outcomes(one)[0] for one in cells)
+    assert first.last("stage_a/test/accuracy") == second.last("stage_a/test/accuracy") > 0
+    assert first.scores("stage_a", "test") is not None
+
+
+def test_time_is_estimated_from_operations_counted_once(tmp_path):
+    jobs = [job_of(OWN), job_of(cell("more", rounds=20))]
+
+    short, long = estimated(jobs, [], tmp_path / "operations.json")
+
+    # As many clients in ten times as many rounds.
+    notes = (tmp_path / "operations.json").read_text("utf-8")
+    assert long.seconds > short.seconds
+    again = estimated(jobs, [], tmp_path / "operations.json")
+    assert [job.seconds for job in again] == [short.seconds, long.seconds]
+    assert (tmp_path / "operations.json").read_text("utf-8") == notes
