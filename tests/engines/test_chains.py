@@ -9,10 +9,11 @@ from torch.nn import functional as F
 
 from plures.core.client import run_client
 from plures.core.problem import plain_steps
-from plures.engines import fused
-from plures.engines.chains import chain_of, chain_steps
+from plures.engines import fused, repeated
+from plures.engines.chain_phases import chain_steps
+from plures.engines.chains import chain_of
 from plures.engines.fused import fused_steps
-from plures.local import adam, epochs, sgd
+from plures.local import adam, epochs, sgd, steps
 from plures.methods import ditto, fedavg, fedper, fedrep, finetune, pflego
 from plures.models import leaf_cnn, mlp
 from tests.helpers.methods import assert_near, play
@@ -109,7 +110,14 @@ class Steps:
 
 
 MINI = epochs(3, batch=2)
+FULL = steps(12)
 METHODS = {
+    "full batches": fedavg(budget=FULL),
+    "full batches, two rates": fedper(budget=FULL, lr=0.2, personal="*second*"),
+    "full batches, weight decay": fedavg(budget=FULL, lr=sgd(0.3, weight_decay=0.2)),
+    "full batches, momentum": fedavg(budget=FULL, lr=sgd(0.1, momentum=0.9)),
+    "full batches, only the head moves": finetune(personal="head", budget=FULL),
+    "full batches, an observed gradient": pflego(tau=9, cache_features=False, personal="*second*"),
     "sgd": fedavg(budget=MINI),
     "weight decay": fedavg(budget=MINI, lr=sgd(0.3, weight_decay=0.2)),
     "only the head moves": finetune(personal="head", budget=MINI),
@@ -183,3 +191,30 @@ def test_in_single_precision_a_round_agrees_to_one_in_a_hundred_thousand():
     module = mlp(shape=(4,), classes=3, hidden=(50,)).float()
     fast, slow = (play(fedavg(budget=MINI), 1, module=module, engine=Steps(s)) for s in (fused_steps, plain_steps))
     assert_near(fast.shared, slow.shared, 1e-5)
+
+
+@pytest.mark.parametrize("make", [Written, Deeper])
+@pytest.mark.parametrize("worth", [0.0, 1e9], ids=["never", "always"])
+def test_one_batch_again_and_again_gives_the_same_with_and_without_the_detour(monkeypatch, make, worth):
+    torch.manual_seed(3)
+    module, method, taken = make().double(), fedper(budget=FULL, lr=0.2, personal="*second*"), []
+    monkeypatch.setattr(repeated, "WORTH", worth)
+    finish = repeated.RepeatedSteps.finish
+    monkeypatch.setattr(repeated.RepeatedSteps, "finish", lambda steps: (taken.append(1), finish(steps)))
+
+    fast = play(method, 3, module=module, engine=Steps(fused_steps))
+    slow = play(method, 3, module=module, engine=Steps(plain_steps))
+
+    assert bool(taken) == bool(worth)
+    assert_near(fast.shared, slow.shared, 1e-12)
+    for client, state in slow.final.items():
+        assert_near(fast.final[client], state, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("steps", "examples", "width", "expected"),
+    [(50, 600, 784, True), (50, 6000, 784, False), (1, 60, 784, False), (0, 60, 784, False)],
+)
+def test_the_detour_is_taken_where_it_is_less_work(steps, examples, width, expected):
+    # 2 S N d h products plainly; N N (S h + d) + 2 N d h by inputs.
+    assert repeated.pays(steps, torch.empty(examples, 1), torch.empty(200, width)) is expected

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from plures.papers.blocks import Entry, Figure, Series
+from plures.papers import PAPERS, find_paper
+from plures.papers.blocks import Entry, Figure, Series, Verdict
 from plures.papers.drawing import draw
 from plures.papers.outcomes import write_outcome
 from plures.papers.page import entry_text, write_page
+from plures.papers.results import shortened, write_results
 from plures.papers.states import item_states
 from plures.papers.store import Store
 from tests.papers.made_up import OWN, PAPER, outcome
@@ -72,3 +74,20 @@ def test_every_kind_of_figure_is_drawn_and_the_same_twice(tmp_path, kind):
 
     assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
     assert ">one<" in (tmp_path / "first.svg").read_text("utf-8")
+
+
+def test_one_page_has_the_claims_of_all_papers(tmp_path):
+    counts = write_results(tmp_path / "docs" / "results.md", tmp_path / "reproductions")
+
+    text = (tmp_path / "docs" / "results.md").read_text("utf-8")
+    assert sum(counts.values()) == sum(len(find_paper(name).claims) for name in PAPERS)
+    assert counts["not run"] > counts["holds"] > 0  # closed forms need no run
+    assert "(../reproductions/pflego/README.md)" in text
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [({}, "the numbers"), ({"a": "holds", "b": "fails", "c": "holds"}, "2 holds, 1 fails of 3 cases")],
+)
+def test_a_claim_about_several_cases_is_shown_by_how_many_hold(parts, told):
+    assert shortened(Verdict(verdict="holds", figure="the numbers", parts=parts)) == told

@@ -44,6 +44,9 @@ def paper(
     jobs: Annotated[int, typer.Option(min=0, help="Runs at once; 0: one for each core.")] = 0,
     dry: Annotated[bool, typer.Option("--dry", help="Tell what would run and how long it would take.")] = False,
     pages: Annotated[bool, typer.Option("--pages", help="Run nothing; write the pages from what is there.")] = False,
+    results: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write one page over the claims of all papers.")
+    ] = None,
     out: OutFolder = Path("reproductions"),
     runs: RunsFolder = Path("runs/papers"),
     as_json: AsJson = False,
@@ -77,6 +80,10 @@ def paper(
 
             run_missing(wanted(recipes, scale, seeds, only, store), store, runs, at_once)
         finish(known, store, as_json=as_json)
+    if results is not None and not dry:
+        from plures.papers.results import write_results
+
+        write_results(results, out)
 
 
 def available_cores() -> int:

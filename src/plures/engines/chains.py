@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from plures.core.problem import Outcome, Problem
 from plures.core.types import Batch, Params
-from plures.engines.paces import Mover, is_plain, paces_of
-from plures.local.heads import HeadProblem
+from plures.engines.paces import Mover
 
 Bend = Literal["relu", "tanh", "none"]
 RELU = (F.relu, torch.relu, "relu", nn.ReLU)
@@ -107,42 +105,8 @@ def is_flatten(node: fx.Node, kind: Any) -> bool:
     return (kind in ("flatten", torch.flatten)) and node.args[1:] in ((1,), (1, -1)) and not node.kwargs
 
 
-def chain_steps(problem: Problem) -> Outcome | None:
-    """The steps of a phase on a chain; None where it is none, or the phase asks for more than plain steps."""
-    if problem.binding.task.loss_function is not F.cross_entropy or not is_plain(problem):
-        return None
-    links = links_of(problem)
-    if links is None or not set(problem.moving_names() + problem.observed_names()) <= names_in(links):
-        return None
-    if problem.visit.data.targets.dim() != 1 or problem.visit.data.targets.is_floating_point():
-        return None
-    return trained(problem, links)
-
-
-def links_of(problem: Problem) -> Chain | None:
-    """Of the network, or of its head alone where the rest was run already."""
-    if type(problem) is HeadProblem:
-        return (Link(weight=problem.weight, bias=problem.bias, bend="none"),)
-    task = problem.binding.task
-    return chain_of(task.module) if type(problem) is Problem and not task.buffers and not task.tied else None
-
-
 def names_in(links: Chain) -> set[str]:
     return {name for link in links for name in (link.weight, link.bias) if name is not None}
-
-
-def trained(problem: Problem, links: Chain) -> Outcome:
-    paces = paces_of(problem)
-    params = problem.params | {name: problem.params[name].clone() for name in paces}
-    steps = ChainSteps(links, Mover(params, paces), frozenset(problem.observed_names()))
-    losses: list[Tensor] = []
-    num_seen = 0
-    for batch in problem.batches():
-        losses.append(steps.take(batch))
-        num_seen += batch.num_examples
-        problem.taken.append(batch.num_examples)
-    mean_loss = torch.stack(losses).mean() if losses else torch.zeros(())
-    return Outcome(params, steps.observed, mean_loss, num_seen / problem.visit.data.num_examples)
 
 
 class ChainSteps:
@@ -176,11 +140,15 @@ class ChainSteps:
     def forward(self, inputs: Tensor) -> list[Tensor]:
         """What each layer is given, and what the last one gives."""
         found = [inputs]
-        for link in self.links:
-            weight, bias = self.params[link.weight], None if link.bias is None else self.params[link.bias]
-            output = F.linear(found[-1], weight, bias)
+        for number, link in enumerate(self.links):
+            output = self.given_to(number, found)
             found.append(output.relu_() if link.bend == "relu" else output.tanh_() if link.bend == "tanh" else output)
         return found
+
+    def given_to(self, number: int, found: list[Tensor]) -> Tensor:
+        """What a layer makes of the last that was found, before it is bent."""
+        link = self.links[number]
+        return F.linear(found[-1], self.params[link.weight], None if link.bias is None else self.params[link.bias])
 
     def backward(self, error: Tensor, inputs: list[Tensor], share: float) -> None:
         """From the error of the last layer down to the lowest that counts; each layer steps once it was passed."""
@@ -198,6 +166,9 @@ class ChainSteps:
             self.observed[link.weight] = torch.mm(error.T, given).mul_(share)
         if link.bias is not None and link.bias in self.watched:
             self.observed[link.bias] = error.sum(dim=0).mul_(share)
+
+    def finish(self) -> None:
+        """What is left to do after the last step."""
 
     def step(self, link: Link, error: Tensor, given: Tensor, share: float) -> None:
         if link.weight in self.mover.paces:

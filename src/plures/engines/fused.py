@@ -7,7 +7,7 @@ from torch import Tensor
 
 from plures.core.problem import Outcome, Problem, Watch, plain_steps
 from plures.core.types import Params
-from plures.engines.chains import chain_steps
+from plures.engines.chain_phases import chain_steps
 from plures.engines.head_steps import head_steps
 from plures.local.optimizers import Sgd
 

@@ -1,0 +1,53 @@
+"""One page over all papers: every claim with its verdict, the figure that decides, and where to read more."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from plures.papers import PAPERS, find_paper
+from plures.papers.blocks import NOT_RUN, Verdict
+from plures.papers.claims import Judged, judged
+from plures.papers.store import Store
+from plures.report.writing import write_whole
+
+HEAD = """# What the papers claim, and what holds here
+
+Written by `plures paper all --pages --results docs/results.md` from the outcomes in `reproductions/`. **holds** and
+**fails** are by the 95 % interval of the paired difference over seeds and clients where two runs can be paired, else by
+the numbers that stand there; **undecided** is an interval with both signs, or a claim of which only some cases have
+run. `micro` is a small setting with one seed: its interval is over clients alone, and a verdict there is a hint.
+[How this works](reproducing.md).
+"""
+
+
+def write_results(path: Path, out: Path) -> dict[str, int]:
+    """The page, and how many claims there are of each verdict."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines, counts = [HEAD], Counter[str]()
+    for name in PAPERS:
+        paper = find_paper(name)
+        verdicts = judged(paper, Store(folder=out / name))
+        counts.update(NOT_RUN if one.verdict is None else one.verdict.verdict for one in verdicts)
+        page = Path(os.path.relpath(out / name / "README.md", path.parent)).as_posix()
+        lines += [f"## {paper.title}", "", f"[All tables and figures]({page}). {paper.citation}", ""]
+        lines += ["| | claim | verdict | at | figure |", "|---|---|---|---|---|"]
+        lines += [*map(row, verdicts), ""]
+    write_whole(path, "\n".join(lines).rstrip() + "\n")
+    return dict(counts)
+
+
+def row(one: Judged) -> str:
+    verdict = NOT_RUN if one.verdict is None else f"**{one.verdict.verdict}**"
+    figure = "" if one.verdict is None else shortened(one.verdict)
+    return f"| {one.claim.name} | {one.claim.text} | {verdict} | {one.scale or ''} | {figure} |"
+
+
+def shortened(verdict: Verdict) -> str:
+    """Of a claim about several cases how many hold; else the numbers themselves."""
+    told = verdict.figure
+    if len(verdict.parts) > 1:
+        counts = Counter(verdict.parts.values())
+        told = ", ".join(f"{number} {word}" for word, number in counts.items()) + f" of {len(verdict.parts)} cases"
+    return " ".join(part for part in (told, verdict.why) if part).replace("|", "\\|")
