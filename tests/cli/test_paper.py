@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from plures.cli import completing
 from plures.papers import PAPERS
 
 
@@ -59,3 +60,7 @@ def test_pages_are_written_without_running_anything(plures):
 
     told = json.loads(said.out)
     assert {claim["claim"]: claim["verdict"] for claim in told["claims"]}["H3"] == "holds"
+
+
+def test_a_shell_offers_every_paper():
+    assert set(completing.paper_names()) == {"list", "check", "all", *PAPERS}

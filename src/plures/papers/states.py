@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +53,13 @@ def item_states(paper: Paper, store: Store) -> list[dict[str, Any]]:
         states: dict[str, str] = {
             scale: "closed form" if recipe.closed_form else state_of(recipe, scale, store).word for scale in SCALES
         }
-        told.append({"item": f"{paper.name}/{recipe.name}", "title": recipe.title, **states, "why": reasons(recipe)})
+        told.append(
+            {"item": f"{paper.name}/{recipe.name}", "title": recipe.title, **states, "why": reasons(recipe, states)}
+        )
     return told
 
 
-def reasons(recipe: Recipe) -> str:
-    return " ".join(f"{scale}: {why}" for scale, why in recipe.without.items())
+def reasons(recipe: Recipe, states: Mapping[str, str]) -> str:
+    """Why a scale was not run, or not all of it."""
+    waiting = {scale: "not run yet." for scale in SCALES if states[scale] == "not run" and scale not in recipe.without}
+    return " ".join(f"{scale}: {why}" for scale, why in {**waiting, **recipe.without}.items())

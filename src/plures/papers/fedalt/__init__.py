@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plures.papers.fedalt import counts, figures, tables, theory_page
+from plures.papers.fedalt import counts, figure_items, tables, theory_page
 from plures.papers.fedalt.claims import CLAIMS
 from plures.papers.fedalt.directions import DIRECTIONS
 from plures.papers.recipe import Paper
@@ -11,7 +11,7 @@ PAPER = Paper(
     name="fedalt",
     title="Federated Learning with Partial Model Personalization (FedSim and FedAlt)",
     citation="Pillutla, Malik, Mohamed, Rabbat, Sanjabi and Xiao, ICML 2022",
-    recipes=[*tables.RECIPES, *counts.RECIPES, *figures.RECIPES, *tables.OWN_RECIPES, *theory_page.RECIPES],
+    recipes=[*tables.RECIPES, *counts.RECIPES, *figure_items.RECIPES, *tables.OWN_RECIPES, *theory_page.RECIPES],
     claims=CLAIMS,
     directions=DIRECTIONS,
     data=["mnist", "unipen", "stackexchange"],

@@ -68,9 +68,8 @@ def show(task: str) -> list[Block]:
 
 DIFFERS = (
     "They do not differ, up to the paper's rounding. Its counts are met only if the norms in the blocks (and of the "
-    "stem) "
-    "are personal beside the adapters, as in the authors' code; with them the shared part under adapters is a little "
-    "smaller than the network. Adapters here add their input once, not twice, which changes no count."
+    "stem) are personal beside the adapters, as in the authors' code; with them the shared part under adapters is a "
+    "little smaller than the network. Adapters here add their input once, not twice, which changes no count."
 )
 
 

@@ -106,7 +106,6 @@ def counted(found: Found, title: str, runs: Runs, published: Mapping[str, Mappin
         ]
     note = (
         "Counts of clients whose accuracy rose or fell against the shared model of stage (a), averaged over seeds. "
-        "With a guard a "
-        "client keeps to the shared model unless its own is better on its validation data."
+        "With a guard a client keeps to the shared model unless its own is better on its validation data."
     )
     return Grid(title=title, corner="run", columns=columns, rows=rows, digits=1, note=note)

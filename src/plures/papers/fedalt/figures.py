@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,18 +18,17 @@ from plures.papers.fedalt.settings import (
     L2,
     PFEDME,
     cell_of,
-    cells_of,
     dropout_key,
     key,
     l2_key,
 )
 from plures.papers.fedalt.tables import ALL_TASKS, FIRST, TUNED
 from plures.papers.fedalt.tasks import ADAPTER, EMNIST, GLDV2, OUTPUT, PARTS, STACKOVERFLOW, UNIPEN
-from plures.papers.fedalt.words import DIFFERS, SETTINGS, WITHOUT, stands_for
+from plures.papers.fedalt.words import stands_for
 from plures.papers.outcomes import Outcome
 from plures.papers.published import load
 from plures.papers.reading import entry
-from plures.papers.recipe import Found, Recipe, Scale
+from plures.papers.recipe import Found, Scale
 
 FULL, PARTIAL = "Full", "Partial"
 
@@ -88,8 +86,8 @@ def show_3(found: Found) -> list[Block]:
             )
         )
     note = (
-        "Published gains are differences of Table 3, published parameters those of the networks that Tables 5 to "
-        "7 round. "
+        "Published gains are differences of Table 3, published parameters those of the networks that Tables 5 to 7 "
+        "round. "
     )
     return [*blocks, Words(text=note + stands_for(found.scale))]
 
@@ -231,57 +229,3 @@ def show_10(found: Found) -> list[Block]:
     figure = Figure(name="figure-10", title=title, x="rank", y="change in accuracy, points", panels=panels)
     note = "How clients change with the seed needs several: with one, the lines of least and most are left out. "
     return [*([figure] if panels else []), grid, Words(text=note + stands_for(found.scale))]
-
-
-def of_devices(scale: Scale, names: Sequence[str]) -> list[Cell]:
-    return cells_of(scale, (device_task(scale),), names)
-
-
-FULLS = (FINETUNE, DITTO, PFEDME)
-BOTH = (*FULLS, key(FEDALT, OUTPUT))
-
-
-def regularised(scale: Scale) -> list[str]:
-    pulled = [key(FEDALT, ADAPTER), *map(l2_key, L2[scale])]
-    return [*pulled, key(FEDALT, OUTPUT), *map(dropout_key, DROPOUT[scale])]
-
-
-def recipe(name: str, title: str, show: Callable[[Found], list[Block]], cells: Callable[[Scale], list[Cell]]) -> Recipe:
-    return Recipe(name=name, title=title, cells=cells, show=show, settings=SETTINGS, without=WITHOUT, differs=DIFFERS)
-
-
-RECIPES = [
-    recipe(
-        "figure-3",
-        "gain over the number of personal parameters",
-        show_3,
-        lambda scale: cells_of(scale, ALL_TASKS, [FINETUNE, *(key(FEDALT, part) for part in PARTS)]),
-    ),
-    recipe(
-        "figure-4",
-        "change of each client by full and partial personalisation",
-        show_4,
-        lambda scale: of_devices(scale, (FINETUNE, key(FEDALT, OUTPUT))),
-    ),
-    recipe("figure-5", "training examples of clients", show_5, lambda scale: cells_of(scale, ALL_TASKS, [FINETUNE])),
-    recipe(
-        "figure-6",
-        "distribution of the changes, also with L2 and dropout",
-        show_6,
-        lambda scale: of_devices(scale, [*BOTH, *regularised(scale)]),
-    ),
-    recipe("figure-7", "change of each client, all methods", show_7, lambda scale: of_devices(scale, BOTH)),
-    recipe(
-        "figure-8",
-        "change of each client on a second image task",
-        show_8,
-        lambda scale: cells_of(scale, (second_task(scale),), [*FULLS, key(FEDALT, ADAPTER)]),
-    ),
-    recipe(
-        "figure-9",
-        "change of each client under L2 and dropout",
-        show_9,
-        lambda scale: of_devices(scale, regularised(scale)),
-    ),
-    recipe("figure-10", "clients sorted by their change, over seeds", show_10, lambda scale: of_devices(scale, BOTH)),
-]

@@ -207,7 +207,7 @@ OWN_RECIPES = [
         settings=SETTINGS,
         without=WITHOUT,
         differs="Stack Exchange has a thousandth of StackOverflow's text, and the transformer is smaller and trained "
-        "for fewer "
-        "rounds: it predicts little more than frequent words, and accuracies are far below the published ones.",
+        "for fewer rounds: it predicts little more than frequent words, and accuracies are far below the published "
+        "ones.",
     ),
 ]

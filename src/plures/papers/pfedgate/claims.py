@@ -80,9 +80,9 @@ def against(found: Found, column: Column, row: str, protocol: Protocol) -> dict[
 
 
 WHY_BEST = (
-    "The paper evaluates pFedGate right after local training, FedAvg and FedEM after averaging; here all are evaluated "
-    "in the same way. Likely, not tested apart: gates near 0.5 halve what each layer passes on, so that the network "
-    "learns more slowly at first, and needs more rounds than there are here."
+    "The paper evaluates pFedGate right after local training, FedAvg and FedEM after averaging; here all are "
+    "evaluated in the same way. Likely, not tested apart: gates near 0.5 halve what each layer passes on, so that "
+    "the network learns more slowly at first, and needs more rounds than there are here."
 )
 
 
@@ -112,8 +112,8 @@ def slower(found: Found, own: Cell, whole: Cell) -> Verdict | None:
 
 WHY_PARTS = (
     "Likely, not tested apart: a sigmoid gives gates near 0.5 at the start, which shrink what each layer passes on; "
-    "gates without one are as large as the norm makes them, which suits short runs. Rounds to 0.8 of a run's own last "
-    "accuracy depend on how far it comes: a gate that learns less gets there sooner."
+    "gates without one are as large as the norm makes them, which suits short runs. Rounds to 0.8 of a run's own "
+    "last accuracy depend on how far it comes: a gate that learns less gets there sooner."
 )
 
 
@@ -180,8 +180,8 @@ def judge_density(found: Found) -> Verdict | None:
 
 
 WHY_DENSITY = (
-    "At s = 0.3 the large pieces never fit and the small ones always do, so that all clients keep the same blocks and "
-    "three quarters of the network are never trained."
+    "At s = 0.3 the large pieces never fit and the small ones always do, so that all clients keep the same blocks "
+    "and three quarters of the network are never trained."
 )
 
 CLAIMS = (

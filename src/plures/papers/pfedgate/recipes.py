@@ -78,8 +78,8 @@ RECIPES = (
         settings=settings(BOTH, more="; a fifth of the clients held out"),
         without={"full": NO_WRITERS},
         differs=STAND_INS
-        + "The paper does not say for how many epochs newcomers train; here their gates have five. Its "
-        "newcomers of FedAvg are below participants with the shared model, so it seems that they did not fine-tune.",
+        + "The paper does not say for how many epochs newcomers train; here their gates have five. Its newcomers of "
+        "FedAvg are below participants with the shared model, so it seems that they did not fine-tune.",
     ),
     Recipe(
         name="table-6",
@@ -106,8 +106,8 @@ RECIPES = (
         without={"full": NO_WRITERS},
         differs=STAND_INS
         + PROTOCOL
-        + "With B = 2 and s = 0.3 the authors' code keeps half of the network, more than the client "
-        "can afford; here the first piece is smaller, as in the paper's text, and s is kept. " + SLOW,
+        + "With B = 2 and s = 0.3 the authors' code keeps half of the network, more than the client can afford; here "
+        "the first piece is smaller, as in the paper's text, and s is kept. " + SLOW,
     ),
     Recipe(
         name="figure-3",

@@ -7,8 +7,8 @@ from plures.papers.recipe import Scale
 FLAT_SETTINGS: dict[Scale, str] = {
     "micro": "A tenth of the training images, 100 clients, 20 in a round, 50 steps, 60 rounds; CIFAR-10: 2,000 "
     "images, 20 clients, 4 in a round, 10 steps, 30 rounds, a narrower network; UNIPEN in place of EMNIST.",
-    "small": "A fifth of the training images, 200 rounds; CIFAR-10: 5,000 images, 50 clients, 10 steps, 100 rounds, a "
-    "narrower network; UNIPEN in place of EMNIST.",
+    "small": "A fifth of the training images, 200 rounds; CIFAR-10: 5,000 images, 50 clients, 10 steps, 100 rounds, "
+    "a narrower network; UNIPEN in place of EMNIST.",
     "full": "The papers' setting: 100 clients, 20 in a round, 50 full-batch steps, 200 rounds, their best rates.",
 }
 SWEEP_SETTINGS: dict[Scale, str] = {
@@ -28,12 +28,12 @@ PROTOCOL = (
     "The papers score the clients of a round right after their local training (E3), FedAvg too, and number each "
     "client's classes anew, so that an output of the shared head means another digit on every client. FedAvg's high "
     "numbers at high personalisation are those of models trained for 50 more steps on the client's own data; the "
-    "shared model itself is far lower. Their ± is over rounds of one run; ours is over seeds. Weights of PFLEGO's sum, "
-    "Adam at the server and U[0, 1) heads follow the authors' code."
+    "shared model itself is far lower. Their ± is over rounds of one run; ours is over seeds. Weights of PFLEGO's "
+    "sum, Adam at the server and U[0, 1) heads follow the authors' code."
 )
 ALPHABETS_DIFFER = (
-    "Fewer alphabets, filters, steps and rounds, and no turned copies of test drawings among the training ones, which "
-    "the authors' split has. Pulls of FedProx and Ditto are not in the papers: 0.01 and 0.1."
+    "Fewer alphabets, filters, steps and rounds, and no turned copies of test drawings among the training ones, "
+    "which the authors' split has. Pulls of FedProx and Ditto are not in the papers: 0.01 and 0.1."
 )
 DIGITS_DIFFER = (
     "Digits and the perceptron in place of photographs and convolutions; both rates are 0.001, as published."
