@@ -11,7 +11,9 @@ from plures.papers.outcomes import Outcome
 from plures.papers.pflego import PAPER
 from plures.papers.pflego.claims import above_fedper, fedavg_best, judge_best, judge_cohort, judge_none
 from plures.papers.pflego.counts import difference, passes_of
-from plures.papers.pflego.tables import image_cell
+from plures.papers.pflego.figures import rates_cells, steps_cells
+from plures.papers.pflego.further_claims import judge_alphabets, judge_rates, judge_steps
+from plures.papers.pflego.tables import alphabet_cells, image_cell
 from plures.papers.recipe import SCALES
 from plures.recipes.build import given_options, named_method
 from plures.recipes.options import called, method_options
@@ -120,3 +122,38 @@ def test_directions_fail_where_they_do_not_hold():
     assert above_fedper(found)[0]
     found.put(image_cell("mnist", "high", "FedPer", "micro"), scored(0.95))
     assert not above_fedper(found)[0]
+
+
+def with_loss(value: float) -> Outcome:
+    return replace(scored(0.9), curves={"sampled/post_local/train/loss": {"rounds": [1, 2], "values": [value, value]}})
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(0.1, "holds"), (0.3, "fails")])
+def test_losses_of_pflego_and_fedrecon_are_compared_for_every_number_of_steps(ours, verdict):
+    found = MadeUp()
+    assert judge_steps(found) is None
+    for cell in steps_cells("micro"):
+        found.put(cell, with_loss(ours if cell.row == "PFLEGO" else 0.2))
+    assert judge_steps(found).verdict == verdict
+
+
+def test_a_larger_rate_of_clients_must_be_faster_for_every_rate_of_the_server():
+    found = MadeUp()
+    for place, cell in enumerate(rates_cells("micro")):
+        found.put(cell, with_loss(1.0 - 0.01 * (place % 5)))
+    assert judge_rates(found).verdict == "holds"
+    found.put(rates_cells("micro")[4], with_loss(2.0))
+    assert judge_rates(found).verdict == "fails"
+
+
+@pytest.mark.parametrize(
+    ("shift", "shared", "verdict"), [(0.0, 0.4, "holds"), (0.0, 0.7, "fails"), (-0.5, 0.1, "undecided")]
+)
+def test_alphabets_need_the_order_and_the_gap_and_methods_that_have_learnt(shift, shared, verdict):
+    found, heads = (
+        MadeUp(),
+        {"PFLEGO": 0.8, "FedRecon": 0.75, "FedPer": 0.7, "FedRep": 0.72, "FedBABU": 0.6, "Ditto": 0.5},
+    )
+    for cell in alphabet_cells("micro"):
+        found.put(cell, scored(heads[cell.row] + shift if cell.row in heads else shared))
+    assert judge_alphabets(found).verdict == verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 from plures.papers.pflego import figures, tables
 from plures.papers.pflego.claims import CLAIMS, DIRECTIONS
 from plures.papers.pflego.counts import show_counts, show_exactness
+from plures.papers.pflego.further_claims import FURTHER_CLAIMS
 from plures.papers.pflego.words import (
     ALPHABET_SETTINGS,
     ALPHABETS_DIFFER,
@@ -128,6 +129,6 @@ PAPER = Paper(
         Recipe(name="counts", title="parameters and network passes", show=show_counts),
         Recipe(name="exactness", title="a round is a gradient step on the joint loss", show=show_exactness),
     ),
-    claims=CLAIMS,
+    claims=(*CLAIMS, *FURTHER_CLAIMS),
     directions=DIRECTIONS,
 )

@@ -1,0 +1,91 @@
+"""What the PFLEGO papers read off their other tables and figures."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from plures.papers.blocks import Verdict
+from plures.papers.cells import Cell
+from plures.papers.pflego.figures import RHOS, TAUS, TRAIN_LOSS, rates_cells, steps_cells
+from plures.papers.pflego.tables import COHORT, alphabet_cells
+from plures.papers.reading import all_of, entry
+from plures.papers.recipe import Claim, Found
+
+HEADS = ("FedRep", "FedPer", "FedRecon", "PFLEGO")
+"""Whose heads are the clients' own."""
+GAP = 10.0
+"""Points between these and methods with one head for all; the papers have about 20."""
+SAME = 1.001
+"""Losses nearer than that are the same."""
+
+
+def judge_alphabets(found: Found) -> Verdict | None:
+    """PFLEGO first, FedRecon second, heads of one's own far above one for all."""
+    cells = {cell.row: cell for cell in alphabet_cells(found.scale)}
+    measured = {row: entry(found, cell, COHORT).measured for row, cell in cells.items()}
+    values = {row: value for row, value in measured.items() if isinstance(value, float)}
+    if len(values) < len(cells):
+        return None
+    words = ", ".join(f"{row} {value:.1f}" for row, value in sorted(values.items(), key=lambda one: -one[1]))
+    first, second, *_ = sorted(values, key=lambda row: -values[row])
+    apart = min(values[row] for row in HEADS) > max(values["FedAvg"], values["FedProx"]) + GAP
+    holds = (first, second) == ("PFLEGO", "FedRecon") and apart
+    why = "" if holds else "Few rounds and steps: no method has learnt much yet." if max(values.values()) < 50 else ""
+    verdict = "holds" if holds else "undecided" if why else "fails"
+    return Verdict(verdict=verdict, figure=words, why=why)  # type: ignore[arg-type]
+
+
+def mean_loss(found: Found, cell: Cell) -> float | None:
+    """Of the cohort after its training, over all evaluated rounds of the first seed."""
+    outcomes = found.outcomes(cell)
+    losses = outcomes[0].curve(TRAIN_LOSS)[1] if outcomes else []
+    return sum(losses) / len(losses) if losses else None
+
+
+def judge_steps(found: Found) -> Verdict | None:
+    cells = {(cell.row, cell.column): cell for cell in steps_cells(found.scale)}
+    parts: dict[str, Verdict | None] = {}
+    for tau in TAUS:
+        ours, theirs = (mean_loss(found, cells[row, f"tau {tau}"]) for row in ("PFLEGO", "FedRecon"))
+        parts[f"tau {tau}"] = None
+        if ours is not None and theirs is not None:
+            words = f"PFLEGO {ours:.4f}, FedRecon {theirs:.4f}"
+            parts[f"tau {tau}"] = Verdict(verdict="holds" if ours < theirs else "fails", figure=words)
+    return all_of(parts)
+
+
+def judge_rates(found: Found) -> Verdict | None:
+    parts: dict[str, Verdict | None] = {}
+    for rho in RHOS:
+        cells = [cell for cell in rates_cells(found.scale) if cell.column == f"rho {rho}"]
+        losses = [mean_loss(found, cell) for cell in cells]
+        known = [loss for loss in losses if loss is not None]
+        parts[f"rho {rho}"] = None
+        if len(known) == len(losses):
+            falls = all(later < SAME * earlier for earlier, later in pairwise(known)) and known[-1] < known[0]
+            words = ", ".join(f"{cell.row} {loss:.4f}" for cell, loss in zip(cells, known, strict=True))
+            parts[f"rho {rho}"] = Verdict(verdict="holds" if falls else "fails", figure=words)
+    return all_of(parts)
+
+
+FURTHER_CLAIMS = (
+    Claim(
+        name="T2",
+        text="On Omniglot PFLEGO is best and FedRecon second; methods with heads of their own are far above FedAvg "
+        "and FedProx.",
+        judge=judge_alphabets,
+        recipes=("table-2",),
+    ),
+    Claim(
+        name="F4",
+        text="With any number of steps PFLEGO has a lower training loss than FedRecon.",
+        judge=judge_steps,
+        recipes=("figure-4",),
+    ),
+    Claim(
+        name="F4, 2022",
+        text="With any rate of the server, a larger rate of the clients makes PFLEGO faster.",
+        judge=judge_rates,
+        recipes=("figure-4-2022",),
+    ),
+)
