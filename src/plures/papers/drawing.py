@@ -20,6 +20,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """Okabe and Ito's, which the colour-blind can tell apart, and three more."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 PANEL_WIDTH, PANEL_HEIGHT, MOST_BESIDE = 3.6, 2.9, 3
+FEW = 20
+"""Points that are drawn larger."""
 MARKED = 15
 """Lines with fewer points have marks."""
 
@@ -66,7 +68,9 @@ def draw_series(axes: Axes, kind: str, name: str, series: Series, number: int, c
     colour, mark = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
     x: Any = list(series.x)
     if kind == "points":
-        axes.scatter(x, series.y, s=9, alpha=0.6, color=colour, marker=mark, label=name, linewidths=0)
+        axes.scatter(
+            x, series.y, s=9 if len(x) > FEW else 30, alpha=0.6, color=colour, marker=mark, label=name, linewidths=0
+        )
         if min(series.y, default=0.0) < 0:
             axes.axhline(0.0, color="#888888", linewidth=0.6)
     elif kind == "bars":
@@ -95,8 +99,9 @@ def draw_violins(axes: Axes, panel: Any, names: Sequence[str]) -> None:
 def label_figure(canvas: Canvas, figure: Figure, places: Sequence[Axes], names: Sequence[str]) -> None:
     """One title, one legend and the names of the axes for all panels."""
     canvas.suptitle(figure.title, x=0.01, horizontalalignment="left", fontsize=10)
-    canvas.supxlabel(figure.x, fontsize=9)
     canvas.supylabel(figure.y, fontsize=9)
+    for axes in places[-MOST_BESIDE:]:
+        axes.set_xlabel(figure.x, fontsize=9)
     if figure.kind == "violins" or len(names) < 2:
         return
     known: dict[str, Any] = {}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from plures.papers.blocks import NOT_RUN, Block, Entry, Figure, Grid, Words
+from plures.papers.blocks import NOT_RUN, Block, Entry, Figure, Grid, Verdict, Words
 from plures.papers.claims import Judged, judged
 from plures.papers.recipe import SCALES, Paper, Recipe, Scale
 from plures.papers.states import state_of
@@ -26,10 +27,15 @@ def write_page(paper: Paper, store: Store) -> Path:
     check_place(store)
     figures: list[tuple[str, Figure]] = []
     lines = [f"# {paper.title}", "", paper.citation, "", *ways(paper), "", *claim_lines(paper, store), "", LEGEND]
+    said: dict[str, str] = {}
     for recipe in paper.recipes:
         lines += ["", f"## {recipe.name}: {recipe.title}", "", *item_lines(recipe, store, figures)]
-    for name, figure in figures:
-        draw(figure, store.folder / "figures" / f"{name}.svg")
+        lines += differing(recipe, said)
+    drawn = [store.folder / "figures" / f"{name}.svg" for name, _ in figures]
+    for path, (_, figure) in zip(drawn, figures, strict=True):
+        draw(figure, path)
+    for path in {*(store.folder / "figures").glob("*.svg")} - {*drawn}:
+        path.unlink()  # of an item that has another name now, or none
     path = store.folder / "README.md"
     write_whole(path, "\n".join(lines).rstrip() + "\n")
     return path
@@ -47,9 +53,28 @@ def claim_lines(paper: Paper, store: Store) -> list[str]:
     if not paper.claims:
         return []
     lines = ["## Claims", "", "| | claim | verdict | figure |", "|---|---|---|---|"]
-    for found in judged(paper, store):
-        lines.append(f"| {found.claim.name} | {found.claim.text} | {told_verdict(found)} | {told_figure(found)} |")
-    return lines
+    verdicts = judged(paper, store)
+    for found in verdicts:
+        figure = "" if found.verdict is None else shortened(found.verdict)
+        lines.append(f"| {found.claim.name} | {found.claim.text} | {told_verdict(found)} | {figure} |")
+    return [*lines, *(line for found in verdicts for line in case_lines(found))]
+
+
+def shortened(verdict: Verdict) -> str:
+    """Of a claim about several cases how many hold; else the numbers themselves."""
+    told = verdict.figure
+    if len(verdict.parts) > 1:
+        counts = Counter(verdict.parts.values())
+        told = ", ".join(f"{number} {word}" for word, number in counts.items()) + f" of {len(verdict.parts)} cases"
+    return " ".join(part for part in (told, verdict.why) if part).replace("|", "\\|").replace("\n", " ")
+
+
+def case_lines(found: Judged) -> list[str]:
+    """The cases of a claim that has several, one by one."""
+    if found.verdict is None or len(found.verdict.parts) < 2:
+        return []
+    cases = [f"- {case}" for case in found.verdict.figure.split("; ")]
+    return ["", f"{found.claim.name}, case by case:", "", *cases]
 
 
 def told_verdict(found: Judged) -> str:
@@ -58,24 +83,25 @@ def told_verdict(found: Judged) -> str:
     return f"**{found.verdict.verdict}** ({found.scale})"
 
 
-def told_figure(found: Judged) -> str:
-    if found.verdict is None:
-        return ""
-    told = [found.verdict.figure, found.verdict.why]
-    return " ".join(part for part in told if part).replace("|", "\\|").replace("\n", " ")
-
-
 def item_lines(recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) -> list[str]:
     """An item at every scale at which something has been run; largest first."""
     lines: list[str] = []
     if recipe.closed_form:
-        lines += block_lines(recipe.show(Shelf(store=store, scale="full")), f"{recipe.name}", figures)
+        lines += block_lines(recipe.show(Shelf(store=store, scale="full")), recipe.name, "", figures)
     else:
         for scale in reversed(SCALES):
             lines += scale_lines(recipe, store, scale, figures)
-    if recipe.differs:
-        lines += ["**Why they differ.** " + recipe.differs, ""]
     return lines
+
+
+def differing(recipe: Recipe, said: dict[str, str]) -> list[str]:
+    """Why numbers differ; what was said of an item before is not said again."""
+    if not recipe.differs:
+        return []
+    if recipe.differs in said:
+        return [f"**Why they differ**: as under {said[recipe.differs]}."]
+    said[recipe.differs] = recipe.name
+    return [f"**Why they differ.** {recipe.differs}"]
 
 
 def scale_lines(recipe: Recipe, store: Store, scale: Scale, figures: list[tuple[str, Figure]]) -> list[str]:
@@ -90,7 +116,7 @@ def scale_lines(recipe: Recipe, store: Store, scale: Scale, figures: list[tuple[
         "",
         told_runs(state.made),
     ]
-    return [*lines, "", *block_lines(recipe.show(Shelf(store=store, scale=scale)), f"{recipe.name}-{scale}", figures)]
+    return [*lines, "", *block_lines(recipe.show(Shelf(store=store, scale=scale)), recipe.name, scale, figures)]
 
 
 def told_runs(made: Sequence[tuple[str, str, str]]) -> str:
@@ -102,7 +128,7 @@ def told_runs(made: Sequence[tuple[str, str, str]]) -> str:
     return f"{len(made)} runs, {when}, commit {', '.join(commits)}, on {'; '.join(machines)}."
 
 
-def block_lines(blocks: Sequence[Block], name: str, figures: list[tuple[str, Figure]]) -> list[str]:
+def block_lines(blocks: Sequence[Block], item: str, scale: str, figures: list[tuple[str, Figure]]) -> list[str]:
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, Grid):
@@ -110,7 +136,8 @@ def block_lines(blocks: Sequence[Block], name: str, figures: list[tuple[str, Fig
         elif isinstance(block, Words):
             lines += [block.text, ""]
         elif any(block.panels.values()):
-            file = f"{name}-{block.name}" if block.name else name
+            further = block.name.removeprefix(item).strip("-")
+            file = "-".join(part for part in (item, scale, further) if part)
             figures.append((file, block))
             lines += [f"![{block.title}](figures/{file}.svg)", "", *([block.note, ""] if block.note else [])]
     return lines

@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from plures.papers import PAPERS, find_paper
-from plures.papers.blocks import NOT_RUN, Verdict
+from plures.papers.blocks import NOT_RUN
 from plures.papers.claims import Judged, judged
+from plures.papers.page import shortened
 from plures.papers.store import Store
 from plures.report.writing import write_whole
 
@@ -42,12 +43,3 @@ def row(one: Judged) -> str:
     verdict = NOT_RUN if one.verdict is None else f"**{one.verdict.verdict}**"
     figure = "" if one.verdict is None else shortened(one.verdict)
     return f"| {one.claim.name} | {one.claim.text} | {verdict} | {one.scale or ''} | {figure} |"
-
-
-def shortened(verdict: Verdict) -> str:
-    """Of a claim about several cases how many hold; else the numbers themselves."""
-    told = verdict.figure
-    if len(verdict.parts) > 1:
-        counts = Counter(verdict.parts.values())
-        told = ", ".join(f"{number} {word}" for word, number in counts.items()) + f" of {len(verdict.parts)} cases"
-    return " ".join(part for part in (told, verdict.why) if part).replace("|", "\\|")

@@ -66,8 +66,8 @@ def judge_2(found: Found) -> Verdict | None:
 def judge_passes(found: Found) -> Verdict | None:
     verdict = all_of(pairs(found, FEDALT, FEDSIM_2))
     why = (
-        "FedAlt makes two passes over the data in a round and FedSim one; at as many passes little or nothing is "
-        "left of its lead."
+        "FedAlt makes two passes over the data in a round and FedSim one; at as many passes nothing is left of "
+        "its lead."
     )
     return with_why(verdict, why)
 
