@@ -141,7 +141,7 @@ def judge_5(found: Found) -> Verdict:
     ahead = advantages(ETAS[0])
     values = [ahead[chi] for chi in COUPLINGS]
     growing = abs(values[0]) < ROUNDING and all(later > earlier for earlier, later in pairwise(values))
-    figure = "FedAlt ahead by " + ", ".join(f"{ahead[chi]:.4f} at chi {chi:g}" for chi in COUPLINGS)
+    figure = "FedAlt ahead by " + ", ".join(f"{round(ahead[chi], 4) + 0.0:.4f} at chi {chi:g}" for chi in COUPLINGS)
     return Verdict(verdict="holds" if growing else "fails", figure=figure)
 
 
