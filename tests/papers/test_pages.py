@@ -21,6 +21,7 @@ from tests.papers.made_up import OWN, PAPER, outcome
         (Entry(measured=98.4321, spread=0.123, seeds=3, published=98.43), "98.43 ± 0.12 / 98.43"),
         (Entry(published=98.43), "*not run* / 98.43"),
         (Entry(measured=1234567, published=1234567), "1,234,567 / 1,234,567"),
+        (Entry(measured=12576.0), "12,576"),
         (Entry(measured=">200"), ">200"),
         (None, ""),
     ],

@@ -282,3 +282,30 @@ def test_a_function_of_ones_own_may_be_the_source():
     assert (federation.num_clients, federation.classes, federation.total_examples) == (3, 3, 36)
     table["data"]["source"] = {"name": f"{__name__}:own_examples", "size": 30}
     assert build(make_experiment(table)).federation.total_examples == 18
+
+
+@pytest.mark.parametrize(("asked", "count"), [(300, 300), (0.5, 898)])
+def test_some_examples_are_drawn_before_they_are_dealt(asked, count):
+    """Half of the 1,797 digits, to the nearest whole number."""
+    dealt = [
+        build(make_experiment({"method": "fedavg", "data": {"examples": asked, "seed": seed}})).federation
+        for seed in (0, 0, 1)
+    ]
+
+    sizes = [
+        sum(len(part.targets) for part in (client.train, client.validation, client.test))
+        for client in clients(dealt[0])
+    ]
+    assert sum(sizes) == count
+    first, again, other = (federation.fingerprint()["data"] for federation in dealt)
+    assert first == again != other
+
+
+def clients(federation):
+    return [federation.client(number) for number in range(federation.num_clients)]
+
+
+@pytest.mark.parametrize("asked", [0, -1, 1798, 0.0, 1.0, 1.5, 1e-9])
+def test_examples_that_there_are_not_are_refused(asked):
+    with pytest.raises(InvalidConfig, match=r"examples = .*1,797 examples"):
+        build(make_experiment({"method": "fedavg", "data": {"examples": asked}}))

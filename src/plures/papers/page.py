@@ -167,4 +167,6 @@ def number(value: float | str, digits: int) -> str:
         return value
     if isinstance(value, int):
         return f"{value:,}"
-    return "nan" if math.isnan(value) else f"{value:,.{digits}f}"
+    if math.isnan(value):
+        return "nan"
+    return f"{value:,.0f}" if abs(value) >= 1000 and value.is_integer() else f"{value:,.{digits}f}"

@@ -10,7 +10,7 @@ from plures.papers.cells import Cell
 from plures.papers.fedalt.deltas import change
 from plures.papers.fedalt.figures import device_task, dropout_runs, l2_runs
 from plures.papers.fedalt.settings import FEDALT, FEDSIM, FEDSIM_2, FINETUNE, FT, cell_of, key
-from plures.papers.fedalt.tasks import ADAPTER, OUTPUT, PARTS, TASKS
+from plures.papers.fedalt.tasks import ADAPTER, OUTPUT, PARTS, TASKS, shown
 from plures.papers.fedalt.theory import COUPLINGS, ETAS, advantages
 from plures.papers.reading import all_of, better, paired
 from plures.papers.recipe import Claim, Found
@@ -40,7 +40,7 @@ def judge_1(found: Found) -> Verdict | None:
         verdict = better(paired(found, cell, full, model="finetuned"), best, FINETUNE, margin=margin)
         if verdict is not None:
             told = f"FedAvg to {FINETUNE} {risen:+.2f}, to {best} {100 * known[best]:+.2f}; {verdict.figure}"
-            verdicts[task] = replace(verdict, figure=told)
+            verdicts[shown(task, found.scale)] = replace(verdict, figure=told)
     return all_of(verdicts)
 
 
@@ -52,13 +52,14 @@ def pairs(found: Found, own: str, reference: str) -> dict[str, Verdict | None]:
             first, second = (cell_of(found.scale, task, key(method, part)) for method in (own, reference))
             if first is not None and second is not None:
                 pairing = paired(found, first, second, model="finetuned")
-                verdicts[f"{task}, {part}: {own} over {reference}"] = better(pairing, own, reference)
+                verdicts[f"{shown(task, found.scale)}, {part}"] = better(pairing, own, reference)
     return verdicts
 
 
 def judge_2(found: Found) -> Verdict | None:
     """One comparison in nine may fail, as in the paper."""
-    verdicts = pairs(found, FEDALT, FEDSIM) | pairs(found, FEDSIM, FT)
+    over_sim, over_tuning = pairs(found, FEDALT, FEDSIM), pairs(found, FEDSIM, FT)
+    verdicts = over_sim | {f"{name}, over {FT}": verdict for name, verdict in over_tuning.items()}
     found_verdict = all_of(verdicts, enough=len(verdicts) - max(1, len(verdicts) // 9))
     return with_why(found_verdict, "Differences between FedAlt and FedSim are of the size of the noise over clients.")
 
@@ -113,7 +114,7 @@ def judge_4(found: Found) -> Verdict | None:
             for method in (FEDALT, FEDSIM):
                 cells = [cell_of(found.scale, task, key(method, part, stateless=one)) for one in (True, False)]
                 if all(cells):
-                    verdicts[f"{task}, {method}, {part}"] = better(
+                    verdicts[f"{shown(task, found.scale)}, {method}, {part}"] = better(
                         gains(found, *cells), "gain of (c) without state", "with state"
                     )
     return all_of(verdicts, enough=max(1, len(verdicts) - len(verdicts) // 6))

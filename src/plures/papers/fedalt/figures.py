@@ -23,7 +23,7 @@ from plures.papers.fedalt.settings import (
     l2_key,
 )
 from plures.papers.fedalt.tables import ALL_TASKS, FIRST, TUNED
-from plures.papers.fedalt.tasks import ADAPTER, EMNIST, GLDV2, OUTPUT, PARTS, STACKOVERFLOW, UNIPEN
+from plures.papers.fedalt.tasks import ADAPTER, EMNIST, GLDV2, OUTPUT, PARTS, STACKOVERFLOW, UNIPEN, shown
 from plures.papers.fedalt.words import stands_for
 from plures.papers.outcomes import Outcome
 from plures.papers.published import load
@@ -73,11 +73,15 @@ def show_3(found: Found) -> list[Block]:
                 dots[FULL if whole else PARTIAL].append((held.measured, rose.measured))
         if rows:
             blocks.append(
-                Grid(title=f"Gain and size: {task}", columns=["personal parameters", "gain, points"], rows=rows)
+                Grid(
+                    title=f"Gain and size: {shown(task, found.scale)}",
+                    columns=["personal parameters", "gain, points"],
+                    rows=rows,
+                )
             )
         drawn = {name: Series(x=[x for x, _ in some], y=[y for _, y in some]) for name, some in dots.items() if some}
         if drawn:
-            panels[task] = drawn
+            panels[shown(task, found.scale)] = drawn
     if panels:
         title = "Gain over FedAvg, and parameters that clients keep"
         blocks.append(
@@ -127,13 +131,15 @@ def show_5(found: Found) -> list[Block]:
             continue
         measured = [None] * 3 if sizes is None else [len(sizes), float(sizes.mean()), float(sizes.max())]
         names = ("devices", "mean", "max")
-        rows[task] = [
+        rows[shown(task, found.scale)] = [
             Entry(measured=one, published=known.get(name), seeds=0 if one is None else 1)
             for one, name in zip(measured, names, strict=True)
         ]
         if sizes is not None:
             numbers, edges = np.histogram(sizes, bins=10)
-            panels[task] = {"clients": Series(x=[f"{edge:.0f}" for edge in edges[:-1]], y=numbers.tolist())}
+            panels[shown(task, found.scale)] = {
+                "clients": Series(x=[f"{edge:.0f}" for edge in edges[:-1]], y=numbers.tolist())
+            }
     grid = Grid(title="Training examples of clients", columns=["clients", "mean", "most"], rows=rows, digits=0)
     figure = Figure(
         name="figure-5", title="Clients by size", x="training examples, from", y="clients", panels=panels, kind="bars"

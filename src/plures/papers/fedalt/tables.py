@@ -20,7 +20,7 @@ from plures.papers.fedalt.settings import (
     cells_of,
     key,
 )
-from plures.papers.fedalt.tasks import INPUT, PAPER_TASKS, PARTS, STACKOVERFLOW, UNIPEN
+from plures.papers.fedalt.tasks import INPUT, PAPER_TASKS, PARTS, STACKOVERFLOW, UNIPEN, shown
 from plures.papers.fedalt.words import DIFFERS, SETTINGS, WITHOUT, stands_for
 from plures.papers.published import load
 from plures.papers.reading import Read, entry, last
@@ -60,7 +60,7 @@ def show_3(found: Found) -> list[Block]:
     published = load("fedalt")["table-3"]["accuracy"]
     rows: dict[str, list[Entry | None]] = {}
     for task in ALL_TASKS:
-        rows[task] = [
+        rows[shown(task, found.scale)] = [
             place(found, cell_of(found.scale, task, name), read, published.get(task, {}).get(column))
             for column, (name, read) in TABLE_3.items()
         ]
@@ -100,7 +100,8 @@ def grids(
             for part in PARTS
         }
         if any(one is not None for row in rows.values() for one in row):
-            blocks.append(Grid(title=f"{title}: {task}", corner="personal part", columns=methods, rows=rows, note=note))
+            named = f"{title}: {shown(task, found.scale)}"
+            blocks.append(Grid(title=named, corner="personal part", columns=methods, rows=rows, note=note))
     return blocks
 
 

@@ -30,6 +30,13 @@ STANDS_FOR: dict[Scale, dict[str, str]] = {
     "full": {EMNIST: "EMNIST by writer", GLDV2: "GLDv2 by photographer", STACKOVERFLOW: "1,000 users of StackOverflow"},
 }
 
+SHORT = {EMNIST: "MNIST in styles (for EMNIST)", STACKOVERFLOW: "Stack Exchange (for StackOverflow)"}
+
+
+def shown(task: str, scale: Scale) -> str:
+    """Where other data stand in for the paper's, the name of both."""
+    return task if scale == "full" else SHORT.get(task, task)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
