@@ -280,6 +280,16 @@ def test_dst_is_near_the_best(dst: float, ditto: float, verdict: str) -> None:
     assert claim("H1")(found).verdict == verdict
 
 
+@pytest.mark.parametrize(("alone", "told"), [(0.9, True), (0.7, False)])
+def test_a_claim_that_fails_names_weak_averaging_only_where_clients_alone_do_better(alone: float, told: bool) -> None:
+    found, task = MadeUp("micro"), TASKS["micro"]["EMNIST-L"]
+    for one in task_cells(task):
+        found.put(one, {DST: 0.7, LOCAL: alone}.get(one.row, 0.75))
+    verdict = claim("H1")(found)
+    assert verdict.verdict == "fails"
+    assert ("clients alone have 90.0 %" in verdict.why) == told
+
+
 def test_rsm_is_like_fedavg_where_clients_are_alike() -> None:
     task = TASKS["micro"]["EMNIST-L"]
     for static, searched, verdict in ((0.79, 0.9, "holds"), (0.7, 0.9, "fails"), (0.79, 0.6, "fails")):
