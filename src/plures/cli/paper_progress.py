@@ -21,13 +21,13 @@ class PaperProgress:
     def __init__(self, console: Console, jobs: Sequence[Job], at_once: int) -> None:
         console.file = steady(console.file)
         self.console, self.jobs, self.at_once = console, jobs, at_once
-        self.start, self.began_at, self.done, self.spent, self.expected = (
-            time.monotonic(),
-            dict[str, float](),
-            0,
-            0.0,
-            0.0,
-        )
+        self.estimates = {job.key: job.seconds for job in jobs}
+        self.rounds: dict[str, tuple[int, int]] = {}
+        """Of runs under way: rounds that are done, and all rounds."""
+        self.seen: dict[str, tuple[int, float]] = {}
+        """The first count of rounds, and when that was: a run may have begun another time."""
+        self.began_at: dict[str, float] = {}
+        self.done, self.spent, self.expected = 0, 0.0, 0.0
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=14),
@@ -52,12 +52,16 @@ class PaperProgress:
 
     def goes_on(self, job: Job, rounds_done: int, rounds: int) -> None:
         told = f"{rounds_done}/{rounds}" if rounds_done else "starts"
+        if rounds_done:
+            self.rounds[job.key] = (rounds_done, rounds)
+            self.seen.setdefault(job.key, (rounds_done, time.monotonic()))
         self.bar.update(self.tasks[job.key], completed=rounds_done, total=rounds or None, told=told)
         self.bar.update(self.all, told=f"{readable_seconds(self.left())} left")
 
     def ended(self, job: Job, failure: str | None) -> None:
         took = time.monotonic() - self.began_at.pop(job.key)
         self.done, self.spent, self.expected = self.done + 1, self.spent + took, self.expected + job.seconds
+        self.rounds.pop(job.key, None)
         self.bar.remove_task(self.tasks.pop(job.key))
         self.bar.update(self.all, completed=self.done)
         count = f"{self.done:>{len(str(len(self.jobs)))}}/{len(self.jobs)}"
@@ -66,11 +70,21 @@ class PaperProgress:
         self.console.print(line[:WIDTH], highlight=False, markup=False, style="red" if failure else None)
 
     def left(self) -> float:
-        """Of all runs, on as many cores as are used."""
-        waiting = sum(job.seconds for job in self.jobs) - self.expected
-        pace = self.spent / self.expected if self.expected > 0 else 1.0
-        running = sum(time.monotonic() - began for began in self.began_at.values())
-        return max(0.0, waiting * pace - running) / self.at_once
+        """Of all runs, on as many cores as are used: those under way by their rounds, the others by their estimates."""
+        rest = {key: self.rest_of(key) for key in self.began_at}
+        took = self.spent + sum(time.monotonic() - self.began_at[key] + one for key, one in rest.items())
+        expected = self.expected + sum(self.estimates[key] for key in rest)
+        pace = took / expected if expected > 0 else 1.0
+        waiting = sum(self.estimates.values()) - expected
+        return max(0.0, sum(rest.values()) + waiting * pace) / self.at_once
+
+    def rest_of(self, key: str) -> float:
+        """Of one run: by the rounds that were seen to pass, before that by its estimate."""
+        done, rounds = self.rounds.get(key, (0, 0))
+        first, since = self.seen.get(key, (0, 0.0))
+        if done <= first:
+            return max(0.0, self.estimates[key] - (time.monotonic() - self.began_at[key]))
+        return (time.monotonic() - since) / (done - first) * (rounds - done)
 
 
 def named(job: Job) -> str:

@@ -8,8 +8,9 @@ from plures.papers.recipe import Scale
 SETTINGS: dict[Scale, str] = {
     "micro": "40 clients with MNIST in styles of their own, 60 writers of UNIPEN, 40 users of Stack Exchange; small "
     "networks, 80 to 120 rounds of (a), 20 to 30 of (b), 5 epochs of (c)",
-    "small": "100 clients with MNIST in styles of their own and 100 writers of UNIPEN, ResNet8-GN, 300 rounds of (a) "
-    "and 150 of (b); Stack Exchange with a transformer of width 64, 300 and 100; 5 epochs of (c)",
+    "small": "100 clients with MNIST in styles of their own and 100 writers of UNIPEN, ResNet8-GN with the stem that "
+    "halves images twice, 300 rounds of (a) and 150 of (b); Stack Exchange with a transformer of width 64, 300 and "
+    "100; 5 epochs of (c)",
     "full": "as in the paper: ResNet-18 and a transformer on StackOverflow, GLDv2 and EMNIST, 1,000 to 2,500 rounds "
     "of (a) and 500 to 600 of (b), five seeds",
 }
