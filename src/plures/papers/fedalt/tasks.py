@@ -248,6 +248,6 @@ MICRO = {
         pfedme=1e-4,
     ),
 }
-"""Images enter through the large stem, here and at the scale small: it halves them twice, for a sixteenth of the work."""
+"""Images enter through the large stem, here and at small: it halves them twice, for a sixteenth of the work."""
 
 TASKS: dict[Scale, dict[str, Task]] = {"micro": MICRO, "small": SMALL, "full": FULL}
