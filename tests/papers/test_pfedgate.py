@@ -13,7 +13,7 @@ from plures.models import leaf_cnn
 from plures.papers.blocks import Figure, Grid
 from plures.papers.cells import Cell
 from plures.papers.outcomes import Made, Outcome
-from plures.papers.pfedgate import PAPER, claims, counts, settings, tables
+from plures.papers.pfedgate import PAPER, claims, counts, few_tables, settings, tables
 from plures.papers.pfedgate.columns import CLOTHES, FEW_CLOTHES, FULL_COLUMNS, columns
 from plures.papers.pfedgate.extras import gate_history, gate_tree, post_local, spread
 from plures.papers.pfedgate.numbers import TRAINED
@@ -373,12 +373,31 @@ def test_h2_is_about_accuracy_without_a_sigmoid_and_speed_without_norms(without,
 
 @pytest.mark.parametrize(("newcomers", "verdict"), [(0.79, "holds"), (0.6, "fails"), (0.7, "undecided")])
 def test_h3_compares_gaps(newcomers, verdict):
-    """FedAvg and FedEM are 10 points behind."""
-    ran = Ran()
-    for row in ("FedAvg", "FedEM"):
-        ran.put(settings.with_newcomers(FEW_CLOTHES, row), 0.8, newcomers=0.705)
-    ran.put(settings.with_newcomers(FEW_CLOTHES, HALF), 0.8, newcomers=newcomers)
+    """FedAvg and FedEM are 10 points behind; four of twenty clients are newcomers."""
+    ran = with_newcomers("small", newcomers)
     assert claims.judge_newcomers(ran).verdict == verdict
+
+
+def test_h3_is_not_decided_by_two_newcomers():
+    assert claims.judge_newcomers(with_newcomers("micro", 0.79)).verdict == "undecided"
+
+
+def with_newcomers(scale, newcomers):
+    ran = Ran(scale)
+    for column in few_tables.few_columns(scale):
+        for row in ("FedAvg", "FedEM"):
+            ran.put(settings.with_newcomers(column, row), 0.8, newcomers=0.705)
+        ran.put(settings.with_newcomers(column, HALF), 0.8, newcomers=newcomers)
+    return ran
+
+
+def test_h4_says_nothing_of_runs_that_never_learnt():
+    ran = of_column(dict.fromkeys(tables.GATED, 0.8))
+    for row in tables.GATED:
+        ran.put(settings.sampled(FEW_CLOTHES, row), 0.12)
+    found = claims.judge_sampling(ran)
+    assert found.verdict == "undecided"
+    assert "never learnt" in found.figure
 
 
 @pytest.mark.parametrize(("level", "verdict"), [(0.795, "holds"), (0.7, "fails"), (0.79, "undecided")])

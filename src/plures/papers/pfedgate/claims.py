@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plures.papers.blocks import Verdict
 from plures.papers.cells import Cell
 from plures.papers.pfedgate import few_tables as few
@@ -23,6 +25,10 @@ DECILE_NOISE = 2.0
 """Points of a bottom decile, which is one client's accuracy, that say nothing."""
 GAP_NOISE = 1.0
 """Points of a gap of newcomers, who are few."""
+LEAST_NEWCOMERS = 4
+"""With fewer, the gap is whatever these few clients' data are like."""
+LEARNT = 30.0
+"""Percent, of ten classes or more."""
 LITTLE_DROP = 1.0
 LITTLE_COST = 1.5
 HALF = s.gated(0.5)
@@ -131,8 +137,15 @@ def judge_newcomers(found: Found) -> Verdict | None:
             words = f"{column.title}, {row}"
             parts[words] = None
             if own is not None and other is not None:
-                parts[words] = sure(other - own, GAP_NOISE, f"gap {own:.2f}, {row} {other:.2f}")
+                verdict = sure(other - own, GAP_NOISE, f"gap {own:.2f}, {row} {other:.2f}")
+                few_come = num_newcomers(column) < LEAST_NEWCOMERS
+                parts[words] = replace(verdict, verdict="undecided") if few_come else verdict
     return with_why(all_of(parts), WHY_NEWCOMERS)
+
+
+def num_newcomers(column: Column) -> int:
+    clients: int = column.data.get("clients") or column.data["sample_clients"]
+    return round(s.NEWCOMERS * clients)
 
 
 def newcomer_gap(found: Found, column: Column, row: str) -> float | None:
@@ -156,13 +169,23 @@ def judge_sampling(found: Found) -> Verdict | None:
     for column in few.few_columns(found.scale):
         for row in t.GATED:
             pairing = paired_rows(found, (row, s.sampled(column, row)), (row, s.main_cell(column, row)))
-            parts[f"{column.title}, {row}"] = better(pairing, "a fifth", "all", margin=LITTLE_DROP)
+            verdict = better(pairing, "a fifth", "all", margin=LITTLE_DROP)
+            if verdict is not None and never_learnt(found, s.sampled(column, row), row):
+                verdict = replace(verdict, verdict="undecided", figure=f"{verdict.figure}, never learnt")
+            parts[f"{column.title}, {row}"] = verdict
     return with_why(all_of(parts), WHY_SAMPLING)
 
 
+def never_learnt(found: Found, cell: Cell, row: str) -> bool:
+    """Whether a run is still where it began."""
+    reached = entry(found, cell, last(metric_of(row))).measured
+    return isinstance(reached, float) and reached < LEARNT
+
+
 WHY_SAMPLING = (
-    "Likely, not tested apart: a client's gate learns only when the client is called, and the shared network moves "
-    "on between its visits; with few clients in a round, that network also leans to the labels of the last ones."
+    "A run that is still near chance at its end says nothing of sampling: its rates, chosen with all clients in a "
+    "round, do not lead it off the plateau of the first rounds with so few of them. Else, likely and not tested apart: "
+    "a client's gate learns only when the client is called, and the shared network moves on between its visits."
 )
 
 
