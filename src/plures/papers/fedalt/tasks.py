@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plures.papers.recipe import Scale
@@ -197,37 +197,20 @@ SMALL = {
 }
 
 MICRO = {
-    EMNIST: Task(
+    EMNIST: replace(
+        SMALL[EMNIST],
         data={**STYLES, "clients": 40, "examples": 6000, "split": [0.5, 0.2, 0.3]},
-        model={"name": "resnet8_gn", "stem": "large"},
-        parts=OF_IMAGES,
-        adapters="conv",
-        cohort=10,
-        batch=32,
         rounds=(80, 30),
-        rates=(0.1, 0.01, 0.01),
-        guard=True,
+        every=100,
     ),
-    UNIPEN: Task(
-        data={
-            "source": "unipen",
-            "partition": "natural",
-            "min_train": 80,
-            "min_test": 25,
-            "max_train": 100,
-            "sample_clients": 60,
-            "split": [0.6, 0.1, 0.3],
-        },
-        model={"name": "resnet8_gn", "stem": "large"},
-        parts=OF_IMAGES,
-        adapters="conv",
-        cohort=10,
-        batch=32,
+    UNIPEN: replace(
+        SMALL[UNIPEN],
+        data={**SMALL[UNIPEN].data, "max_train": 100, "sample_clients": 60},
         rounds=(120, 30),
-        rates=(0.1, 0.01, 0.01),
-        guard=True,
+        every=100,
     ),
-    STACKOVERFLOW: Task(
+    STACKOVERFLOW: replace(
+        SMALL[STACKOVERFLOW],
         data={
             "source": {"name": "stackexchange", "vocabulary": 8000},
             "partition": "natural",
@@ -236,16 +219,11 @@ MICRO = {
             "max_train": 30,
         },
         model={"name": "transformer", "width": 32, "depth": 2, "hidden": 128},
-        parts=OF_TEXT,
-        adapters="bottleneck",
         cohort=10,
         batch=16,
         rounds=(60, 20),
-        rates=(1.0, 0.1, 0.1),
         server=(adam(1e-2), adam(1e-3)),
-        clip=0.1,
-        ditto=1e-3,
-        pfedme=1e-4,
+        every=100,
     ),
 }
 """Images enter through the large stem, here and at small: it halves them twice, for a sixteenth of the work."""
