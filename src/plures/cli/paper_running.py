@@ -64,7 +64,7 @@ def run_missing(wanted: tuple[list[Job], int], store: Store, runs: Path, at_once
         raise typer.Exit(1)
 
 
-def check_directions(out: Path, runs: Path, at_once: int, *, as_json: bool) -> None:
+def check_directions(at_once: int, *, as_json: bool) -> None:
     """Run them in a folder of their own, so that nothing that was run before helps."""
     wanted = directions()
     with tempfile.TemporaryDirectory(prefix="plures-check-") as place:

@@ -1,0 +1,132 @@
+"""What `plures paper` shows: the list of items, the plan of a run, and the verdicts after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from plures.cli.paper_running import check_directions, planned, run_missing, tell_missing
+from plures.core.errors import InvalidConfig, did_you_mean
+from plures.papers import PAPERS, find_paper
+from plures.papers.claims import judged
+from plures.papers.page import write_page
+from plures.papers.planning import Job, chosen_recipes, missing_jobs
+from plures.papers.recipe import SCALES, Paper, Recipe, Scale
+from plures.papers.results import write_results
+from plures.papers.states import item_states
+from plures.papers.store import Store
+from plures.report.json_text import as_json_text
+from plures.report.tables import readable_seconds
+
+__all__ = [
+    "Store",
+    "available_cores",
+    "check_directions",
+    "chosen",
+    "finish",
+    "run_missing",
+    "show_list",
+    "show_plan",
+    "wanted",
+    "write_results",
+]
+
+
+def available_cores() -> int:
+    """Of this process; a container may have fewer than the machine."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def chosen(name: str) -> list[tuple[Paper, list[Recipe]]]:
+    """The papers and items of a name; no item is all of them."""
+    if name == "all":
+        return [(found := find_paper(one), list(found.recipes)) for one in PAPERS]
+    paper_name, _, item = name.partition("/")
+    if paper_name not in PAPERS:
+        raise InvalidConfig(
+            f"There is no paper '{paper_name}'. {did_you_mean(paper_name, [*PAPERS, 'list', 'check', 'all'])}"
+        )
+    found = find_paper(paper_name)
+    items = [recipe.name for recipe in found.recipes]
+    if item and item not in items:
+        raise InvalidConfig(f"{paper_name} has no item '{item}'. {did_you_mean(item, items)}")
+    return [(found, chosen_recipes(found, [item] if item else []))]
+
+
+def wanted(recipes: list[Recipe], scale: Scale, seeds: int, only: str | None, store: Store) -> tuple[list[Job], int]:
+    jobs, there = missing_jobs(recipes, scale, seeds, store)
+    if only is not None:
+        jobs = [job for job in jobs if only.lower() in f"{job.cell.row} {job.cell.column}".lower()]
+    return jobs, there
+
+
+def show_plan(known: Paper, missing_runs: tuple[list[Job], int], store: Store, *, as_json: bool) -> None:
+    """What would run, the longest first."""
+    jobs, there, missing = planned(missing_runs, store, Console(stderr=True))
+    if as_json:
+        told = [{"item": job.recipe, "row": job.cell.row, "column": job.cell.column, "seed": job.seed, "key": job.key,
+                 "seconds": round(job.seconds)} for job in jobs]  # fmt: skip
+        typer.echo(as_json_text({"paper": known.name, "there": there, "missing_data": missing, "runs": told}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, justify in (("run", "left"), ("seed", "right"), ("on a core", "right")):
+        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for job in sorted(jobs, key=lambda one: -one.seconds):
+        table.add_row(job.title, str(job.seed), readable_seconds(job.seconds))
+    console = Console()
+    if jobs:
+        console.print(table, highlight=False)
+    console.print(f"\n{len(jobs)} runs to do, {there} are there.", highlight=False)
+    tell_missing(missing, console)
+
+
+def finish(known: Paper, store: Store, *, as_json: bool) -> None:
+    """The page, and the verdicts in short."""
+    page = write_page(known, store)
+    verdicts = judged(known, store)
+    if as_json:
+        told: list[dict[str, Any]] = [
+            {
+                "claim": one.claim.name,
+                "text": one.claim.text,
+                "verdict": None if one.verdict is None else one.verdict.verdict,
+                "scale": one.scale,
+                "figure": None if one.verdict is None else one.verdict.figure,
+            }
+            for one in verdicts
+        ]
+        typer.echo(as_json_text({"paper": known.name, "page": str(page), "claims": told}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("claim", "verdict", "at", ""):
+        table.add_column(heading, overflow="fold")
+    for one in verdicts:
+        verdict = "not run" if one.verdict is None else one.verdict.verdict
+        table.add_row(one.claim.name, verdict, one.scale or "", one.claim.text)
+    console = Console()
+    console.print(table, highlight=False)
+    console.print(f"\nMeasured beside published: {page}", highlight=False, soft_wrap=True)
+
+
+def show_list(out: Path, *, as_json: bool) -> None:
+    told = [line for name in PAPERS for line in item_states(find_paper(name), Store(folder=out / name))]
+    if as_json:
+        typer.echo(as_json_text(told, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("item", no_wrap=True)
+    for scale in SCALES:
+        table.add_column(scale, no_wrap=True)
+    table.add_column("what it shows, and why a scale was not run", overflow="fold")
+    for line in told:
+        words = line["title"] + (f". {line['why']}" if line["why"] else "")
+        table.add_row(line["item"], *(line[scale] for scale in SCALES), words)
+    console = Console()
+    console.print(table, highlight=False)
+    console.print(f"\nAs kept in {out}. N of M: so many cells have run. Run one: plures paper ITEM", highlight=False)
