@@ -9,7 +9,15 @@ import pytest
 from plures.papers.blocks import Grid
 from plures.papers.outcomes import Outcome
 from plures.papers.pflego import PAPER
-from plures.papers.pflego.claims import above_fedper, fedavg_best, judge_best, judge_cohort, judge_none
+from plures.papers.pflego.claims import (
+    above_fedper,
+    fedavg_best,
+    judge_best,
+    judge_cohort,
+    judge_cohort_loss,
+    judge_loss,
+    judge_none,
+)
 from plures.papers.pflego.counts import difference, passes_of
 from plures.papers.pflego.figures import rates_cells, steps_cells
 from plures.papers.pflego.further_claims import judge_alphabets, judge_rates, judge_steps
@@ -157,3 +165,22 @@ def test_alphabets_need_the_order_and_the_gap_and_methods_that_have_learnt(shift
     for cell in alphabet_cells("micro"):
         found.put(cell, scored(heads[cell.row] + shift if cell.row in heads else shared))
     assert judge_alphabets(found).verdict == verdict
+
+
+def test_losses_of_all_clients_and_of_the_cohort_are_judged_apart():
+    found = MadeUp("full")
+    assert judge_loss(found) is None
+    everybody = {"PFLEGO": 0.1, "FedPer": 0.2, "FedAvg": 0.3}
+    for source in ("mnist", "fashion-mnist"):
+        for degree in ("high", "medium"):
+            for row, value in everybody.items():
+                kind = "global" if row == "FedAvg" else "personal"
+                curves = {
+                    f"{kind}/train/loss": {"rounds": [1], "values": [value]},
+                    "sampled/post_local/train/loss": {"rounds": [1], "values": [1 - value]},
+                }
+                found.put(image_cell(source, degree, row, "full"), replace(scored(0.9), curves=curves))
+
+    assert judge_loss(found).verdict == "holds"
+    assert judge_cohort_loss(found).verdict == "fails"
+    assert "50 steps" in judge_cohort_loss(found).why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from plures.papers.blocks import Verdict
@@ -51,7 +52,14 @@ def judge_steps(found: Found) -> Verdict | None:
         if ours is not None and theirs is not None:
             words = f"PFLEGO {ours:.4f}, FedRecon {theirs:.4f}"
             parts[f"tau {tau}"] = Verdict(verdict="holds" if ours < theirs else "fails", figure=words)
-    return all_of(parts)
+    verdict = all_of(parts)
+    return verdict if verdict is None or verdict.verdict == "holds" else replace(verdict, why=WHY_STEPS)
+
+
+WHY_STEPS = (
+    "What FedRecon sends after tau steps is what PFLEGO sends after tau + 1 (tested bit for bit): at the same tau it "
+    "has taken one head step more, and the two hardly differ."
+)
 
 
 def judge_rates(found: Found) -> Verdict | None:
