@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from plures.papers import running
-from plures.papers.planning import Job, estimated, missing_jobs
+from plures.papers.planning import Job, estimated, missing_jobs, rates_of
 from plures.papers.running import Reproduction
 from plures.papers.store import Shelf, Store
 from plures.recipes import run_experiment
-from tests.papers.made_up import METRIC, OWN, PAPER, cell
+from tests.papers.made_up import MADE, METRIC, OWN, PAPER, cell, outcome
 
 
 class Watching:
@@ -84,3 +84,11 @@ def test_time_is_estimated_from_operations_counted_once(tmp_path):
     again = estimated(jobs, [], tmp_path / "operations.json")
     assert [job.seconds for job in again] == [short.seconds, long.seconds]
     assert (tmp_path / "operations.json").read_text("utf-8") == notes
+
+
+def test_the_speed_of_runs_before_is_that_of_the_same_network_and_method():
+    slow = replace(outcome([0.5], method="local"), made=replace(MADE, seconds=10.0))
+    fast = replace(outcome([0.5], method="pflego"), made=replace(MADE, seconds=1.0))
+
+    # 1e9 operations in 10 seconds, and in one.
+    assert rates_of([slow, fast]) == {("mlp", "local"): 1e8, ("mlp", "pflego"): 1e9}

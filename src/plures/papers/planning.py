@@ -96,7 +96,7 @@ def estimated(
             stages.add(job.waits_for)
             flops += noted(known, job.waits_for, pretraining(experiment, experiment.pipeline.pretrain), federations)
         name = experiment.model.name
-        seconds = START_SECONDS + flops / rates.get(name, RATES.get(name, USUAL_RATE))
+        seconds = START_SECONDS + flops / rates.get((name, experiment.method), RATES.get(name, USUAL_RATE))
         found.append(replace(job, seconds=seconds))
         told(done + 1)
     notes.parent.mkdir(parents=True, exist_ok=True)
@@ -147,11 +147,13 @@ class Federations:
         return self.last
 
 
-def rates_of(measured: Sequence[Outcome]) -> dict[str, float]:
-    """Operations in a second, evaluation included, by network: the median of what has run."""
-    seen: dict[str, list[float]] = {}
+def rates_of(measured: Sequence[Outcome]) -> dict[tuple[str, str], float]:
+    """Operations in a second, evaluation included, by network and method: the median of what has run."""
+    seen: dict[tuple[str, str], list[float]] = {}
     for outcome in measured:
         if outcome.made.seconds > 0 and outcome.cost.get("flops"):
             name = outcome.experiment.get("model", {}).get("name", "mlp")
-            seen.setdefault(name, []).append(outcome.cost["flops"] / outcome.made.seconds)
+            seen.setdefault((name, outcome.experiment["method"]), []).append(
+                outcome.cost["flops"] / outcome.made.seconds
+            )
     return {name: statistics.median(values) for name, values in seen.items()}
