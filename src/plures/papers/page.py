@@ -66,7 +66,7 @@ def shortened(verdict: Verdict) -> str:
     if len(verdict.parts) > 1:
         counts = Counter(verdict.parts.values())
         told = ", ".join(f"{number} {word}" for word, number in counts.items()) + f" of {len(verdict.parts)} cases"
-    return " ".join(part for part in (told, verdict.why) if part).replace("|", "\\|").replace("\n", " ")
+    return ". ".join(part for part in (told, verdict.why) if part).replace("|", "\\|").replace("\n", " ")
 
 
 def case_lines(found: Judged) -> list[str]:
