@@ -37,6 +37,12 @@ def test_every_outcome_is_shown_by_some_recipe(name):
     assert {one.key for one in Store(folder=REPRODUCTIONS / name).everything()} <= keys
 
 
+def test_no_outcome_names_a_place_on_the_machine_it_was_made_on():
+    found = [path.name for path in REPRODUCTIONS.rglob("*.json") if '"folder"' in path.read_text("utf-8")]
+
+    assert found == []
+
+
 def test_the_page_of_results_is_what_the_outcomes_say(tmp_path):
     write_results(tmp_path / "docs" / "results.md", REPRODUCTIONS)
 

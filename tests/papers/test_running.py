@@ -71,6 +71,8 @@ def test_cells_with_one_first_stage_train_it_once_and_know_what_it_came_to(tmp_p
     first, second = (Shelf(store=store, scale="micro").outcomes(one)[0] for one in cells)
     assert first.last("stage_a/test/accuracy") == second.last("stage_a/test/accuracy") > 0
     assert first.scores("stage_a", "test") is not None
+    assert [stage["stage"] for stage in first.facts["stages"]] == ["pretrain", "personal"]
+    assert str(tmp_path) not in store.path(cells[0].key(0)).read_text("utf-8")
 
 
 def test_time_is_estimated_from_operations_counted_once(tmp_path):

@@ -75,8 +75,9 @@ def show_plan(known: Paper, missing_runs: tuple[list[Job], int], store: Store, *
         typer.echo(as_json_text({"paper": known.name, "there": there, "missing_data": missing, "runs": told}, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in (("run", "left"), ("seed", "right"), ("on a core", "right")):
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    table.add_column("run", overflow="fold")
+    for heading in ("seed", "on a core"):
+        table.add_column(heading, justify="right")
     for job in sorted(jobs, key=lambda one: -one.seconds):
         table.add_row(job.title, str(job.seed), readable_seconds(job.seconds))
     console = Console()

@@ -113,9 +113,16 @@ def distilled(
         curves=curves,
         clients=read_final_clients(folder, metrics),
         cost={name: value for name, value in result["cost"].items() if name != "phase_seconds"},
-        facts={name: result[name] for name in KEPT_FACTS if result.get(name)},
+        facts={name: without_places(result[name]) for name in KEPT_FACTS if result.get(name)},
         extras=extras,
     )
+
+
+def without_places(value: Any) -> Any:
+    """Without the folders that stages of a pipeline name: an outcome goes to other machines."""
+    if isinstance(value, dict):
+        return {name: without_places(one) for name, one in value.items() if name != "folder"}
+    return [without_places(one) for one in value] if isinstance(value, list) else value
 
 
 def read_curves(folder: Path) -> dict[str, dict[str, list[float]]]:
