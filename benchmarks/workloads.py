@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from benchmarks.data import CLASSES, SEED, SHAPE, federation
-from plures.core.context import Shares
 from plures.core.loop import opened, start, train
 from plures.core.method import Method
 from plures.core.program import Program
+from plures.core.roles import Shares
 from plures.data import Federation
 from plures.evaluate import Evaluator, ModelKind
 from plures.local import FULL, epochs, steps

@@ -17,6 +17,8 @@ def test_the_list_has_every_paper_and_fits_80_columns(plures):
     assert all(f"{name}/table-1" in said.out for name in ("pflego", "pfedgate", "fedspa"))
     assert "fedalt/table-3" in said.out
     assert max(map(len, said.out.splitlines())) <= 80
+    assert said.out.count("GLDv2 also needs") == 1  # each cause is told once, and items name its number
+    assert "not run [1]" in said.out
 
 
 def test_the_list_is_there_for_programs(plures):

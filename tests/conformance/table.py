@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import nn
 
-from plures.core.context import Engine
 from plures.core.method import Method
+from plures.core.roles import Engine
 from plures.engines.sequential import Sequential
 from plures.methods import METHODS
 from tests.conformance.entry import Entry

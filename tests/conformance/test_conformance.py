@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from plures.core.client import run_client
-from plures.core.context import Engine, RoundContext, Server
+from plures.core.context import RoundContext, Server
 from plures.core.loop import start, train
 from plures.core.method import Method
 from plures.core.networks import OneNetwork
 from plures.core.program import Program
+from plures.core.roles import Engine
 from plures.core.types import PERSONAL, SHARED_BUFFERS, Batch, Params, is_known, travels
 from plures.engines.sequential import Sequential
 from plures.methods import METHODS

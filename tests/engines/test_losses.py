@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from plures.core.context import Conduct, Engine
+from plures.core.context import Conduct
 from plures.core.errors import ClientFailed, InvalidData
 from plures.core.loop import train
 from plures.core.losses import Tolerance
+from plures.core.roles import Engine
 from plures.core.types import Batch
 from plures.engines.cached import Cached
 from plures.engines.sequential import Sequential

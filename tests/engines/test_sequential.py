@@ -1,7 +1,7 @@
 """The plain engine: one client after another, in order, one at a time."""
 
 from plures.core.client import Result, run_client
-from plures.core.context import Engine
+from plures.core.roles import Engine
 from plures.core.types import PERSONAL, SHARED
 from plures.engines.sequential import Sequential
 from tests.core.helpers import class_clients, class_program, method, network, phase, same_bits, visit_to

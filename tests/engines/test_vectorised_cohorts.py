@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from plures.core.client import run_client
-from plures.core.context import Engine, lone_facts, make_visit
+from plures.core.context import lone_facts, make_visit
 from plures.core.errors import ClientFailed
 from plures.core.goals import squared_error
 from plures.core.loop import start
@@ -21,6 +21,7 @@ from plures.core.method import Method
 from plures.core.networks import NetworkPerClient, OneNetwork
 from plures.core.problem import descend
 from plures.core.program import Program
+from plures.core.roles import Engine
 from plures.core.types import PERSONAL, SHARED, Batch
 from plures.engines import lockstep as lockstep_module
 from plures.engines import vectorised

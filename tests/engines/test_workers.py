@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from plures.data import digits_federation
 from plures.engines import workers
 from plures.engines.arena import Arena, read, written
 from plures.engines.cached import Cached
-from plures.engines.workers import Workers
+from plures.engines.workers import Round, Worker, Workers
 from plures.local import epochs
 from plures.methods import METHODS, fedalt, fedavg, pflego
 from plures.models import mlp
@@ -192,3 +194,34 @@ def test_what_was_read_does_not_change_with_the_memory_it_came_from():
 def test_no_worker_is_no_engine(count):
     with pytest.raises(InvalidConfig, match="one or more"):
         Workers(count)
+
+
+class Turns(Round):
+    """A round whose workers finish in an order that chance decides, without any process."""
+
+    def __init__(self, visits: int, count: int, seed: int) -> None:
+        fakes = [Worker(process=None, pipe=None, outbox=[], inbox=[]) for _ in range(count)]
+        super().__init__(SimpleNamespace(workers=fakes, close=lambda: None), range(visits))
+        self.chance, self.slowest = random.Random(seed), 0
+
+    def send(self, worker, number, visit):
+        worker.busy.append((number, visit))
+        assert number < self.following + 8 * len(self.engine.workers)
+        return worker
+
+    def take_in(self):
+        waiting = [worker for worker in self.engine.workers if worker.busy]
+        if self.chance.random() < 0.05:
+            self.slowest = self.chance.randrange(len(self.engine.workers))
+        faster = [worker for worker in waiting if worker is not self.engine.workers[self.slowest]]
+        worker = self.chance.choice(faster if faster and self.chance.random() < 0.9 else waiting)
+        number, visit = worker.busy.popleft()
+        self.finished[number] = visit
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("visits", [0, 1, 20, 100])
+def test_nobody_is_forgotten_whoever_is_slow(visits, count):
+    """That the others must wait for the slowest once ended a round before its last clients had been called."""
+    for seed in range(1000 if visits == 20 else 100):
+        assert list(Turns(visits, count, seed).results()) == list(range(visits))

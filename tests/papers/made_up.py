@@ -47,7 +47,7 @@ def outcome(
                 "accuracy": list(scores),
             }
         },
-        cost={"flops": 1e9},
+        cost={"dense_flops": 1e9},
     )
 
 
@@ -107,5 +107,6 @@ PAPER = Paper(
         Recipe(name="counts", title="a closed form", show=lambda found: [Words(text="Two and two are four.")]),
     ),
     claims=(Claim(name="H1", text="Local is better.", judge=judge, recipes=("table-1",)),),
+    slips=("Two tables differ.",),
     directions=(Direction(name="measured", text="Local has a score", cells=(OWN,), holds=is_measured),),
 )

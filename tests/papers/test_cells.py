@@ -57,6 +57,7 @@ def test_curves_tails_and_targets_are_read_off_an_outcome():
 
     assert found.curve("personal/test/accuracy") == ([1, 2, 3, 4], [0.2, 0.4, pytest.approx(0.6), 0.8])
     assert found.tail("personal/test/accuracy", 2) == pytest.approx(0.7)
+    assert found.tail("personal/test/accuracy", 2, until=3) == pytest.approx(0.5)
     assert found.rounds_to("personal/test/accuracy", 0.5) == 3
     assert found.rounds_to("personal/test/accuracy", 0.9) is None
     assert found.scores("personal", "train") is None

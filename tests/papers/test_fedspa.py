@@ -290,6 +290,16 @@ def test_a_claim_that_fails_names_weak_averaging_only_where_clients_alone_do_bet
     assert ("clients alone have 90.0 %" in verdict.why) == told
 
 
+def test_a_cause_about_skewed_clients_is_not_given_where_alike_ones_fail_too() -> None:
+    found, task = MadeUp("micro"), TASKS["micro"]["EMNIST-L"]
+    for one in task_cells(task):
+        found.put(one, {LOCAL: 0.9}.get(one.row, 0.75))
+    for one in density_cells("micro"):
+        found.put(one, 0.7 if one.row == "ERK" else 0.8)
+    verdict = claim("H4")(found)
+    assert (verdict.verdict, verdict.why) == ("fails", "")
+
+
 def test_rsm_is_like_fedavg_where_clients_are_alike() -> None:
     task = TASKS["micro"]["EMNIST-L"]
     for static, searched, verdict in ((0.79, 0.9, "holds"), (0.7, 0.9, "fails"), (0.79, 0.6, "fails")):

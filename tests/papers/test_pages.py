@@ -37,6 +37,7 @@ def test_a_page_of_what_has_not_been_run_says_so(tmp_path):
     assert "**full**: not run. Too large." in text
     assert "| H1 | Local is better. | not run |" in text
     assert "Two and two are four." in text
+    assert "## Slips of the paper\n\n- Two tables differ." in text
     assert not (tmp_path / "figures").exists()
 
 
@@ -63,7 +64,7 @@ def test_the_list_tells_what_has_run_and_why_the_rest_has_not(tmp_path):
 
     table, closed = item_states(PAPER, store)
 
-    assert (table["micro"], table["small"], table["why"]) == ("1 of 2", "-", "full: Too large.")
+    assert (table["micro"], table["small"], table["why"]) == ("1 of 2", "-", {"full": "Too large."})
     assert closed["full"] == "closed form"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from plures.papers import running
-from plures.papers.planning import Job, estimated, missing_jobs, rates_of
+from plures.papers.planning import RATES, Job, estimated, missing_jobs, rate_of, rates_of, work
 from plures.papers.running import Reproduction
 from plures.papers.store import Shelf, Store
 from plures.recipes import run_experiment
@@ -91,6 +91,21 @@ def test_time_is_estimated_from_operations_counted_once(tmp_path):
 def test_the_speed_of_runs_before_is_that_of_the_same_network_and_method():
     slow = replace(outcome([0.5], method="local"), made=replace(MADE, seconds=10.0))
     fast = replace(outcome([0.5], method="pflego"), made=replace(MADE, seconds=1.0))
+    wide = replace(slow, experiment={"method": "local", "model": {"name": "mlp", "hidden": [800]}})
+    wide = replace(wide, cost={"dense_flops": 9e9}, made=replace(MADE, seconds=1.0))
 
-    # 1e9 operations in 10 seconds, and in one.
-    assert rates_of([slow, fast]) == {("mlp", "local"): 1e8, ("mlp", "pflego"): 1e9}
+    rates = rates_of([slow, fast, wide])
+
+    # 1e9 operations in 10 seconds and in one, 9e9 in one; a width that has not run takes the median of the others.
+    assert rate_of(rates, cell("a", "local").experiment(0)) == 1e8
+    assert rate_of(rates, cell("a", "pflego").experiment(0)) == 1e9
+    assert rate_of(rates, cell("a", "local", model={"name": "mlp", "hidden": [800]}).experiment(0)) == 9e9
+    assert rate_of(rates, cell("a", "local", model={"name": "mlp", "hidden": [64]}).experiment(0)) == (1e8 + 9e9) / 2
+    assert rate_of(rates, cell("a", "fedavg").experiment(0)) == RATES["mlp"]
+
+
+def test_masks_save_no_time():
+    """Half of the operations count for the paper's tables; a processor does them all."""
+    sparse = replace(outcome([0.5]), cost={"flops": 5e8, "dense_flops": 1e9, "search_flops": 1e8})
+
+    assert work(sparse.cost) == 1.1e9

@@ -18,7 +18,7 @@ from plures.papers.page import write_page
 from plures.papers.planning import Job, chosen_recipes, missing_jobs
 from plures.papers.recipe import SCALES, Paper, Recipe, Scale
 from plures.papers.results import write_results
-from plures.papers.states import item_states
+from plures.papers.states import WAITING, item_states
 from plures.papers.store import Store
 from plures.report.json_text import as_json_text
 from plures.report.tables import readable_seconds
@@ -98,6 +98,7 @@ def finish(known: Paper, store: Store, *, as_json: bool) -> None:
                 "text": one.claim.text,
                 "verdict": None if one.verdict is None else one.verdict.verdict,
                 "scale": one.scale,
+                "seeds": one.seeds,
                 "figure": None if one.verdict is None else one.verdict.figure,
             }
             for one in verdicts
@@ -109,7 +110,7 @@ def finish(known: Paper, store: Store, *, as_json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for one in verdicts:
         verdict = "not run" if one.verdict is None else one.verdict.verdict
-        table.add_row(one.claim.name, verdict, one.scale or "", one.claim.text)
+        table.add_row(one.claim.name, verdict, one.place, one.claim.text)
     console = Console()
     console.print(table, highlight=False)
     console.print(f"\nMeasured beside published: {page}", highlight=False, soft_wrap=True)
@@ -120,14 +121,27 @@ def show_list(out: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(as_json_text(told, indent=2))
         return
+    causes = numbered_causes(told)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("item", no_wrap=True)
     for scale in SCALES:
         table.add_column(scale, no_wrap=True)
-    table.add_column("what it shows, and why a scale was not run", overflow="fold")
+    table.add_column("what it shows", overflow="fold")
     for line in told:
-        words = line["title"] + (f". {line['why']}" if line["why"] else "")
-        table.add_row(line["item"], *(line[scale] for scale in SCALES), words)
+        cells = [f"{line[scale]}{marked(causes, line['why'].get(scale))}" for scale in SCALES]
+        table.add_row(line["item"], *cells, line["title"])
     console = Console()
-    console.print(table, highlight=False)
+    console.print(table, highlight=False, markup=False)
+    for why, number in causes.items():
+        console.print(f"\n[{number}] {why.rstrip('.')}.", highlight=False, markup=False)
     console.print(f"\nAs kept in {out}. N of M: so many cells have run. Run one: plures paper ITEM", highlight=False)
+
+
+def numbered_causes(told: list[dict[str, Any]]) -> dict[str, int]:
+    """Why scales were not run, each cause once; that it is somebody's turn is none."""
+    causes = dict.fromkeys(why for line in told for why in line["why"].values() if why != WAITING)
+    return {why: number for number, why in enumerate(causes, start=1)}
+
+
+def marked(causes: dict[str, int], why: str | None) -> str:
+    return f" [{causes[why]}]" if why in causes else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plures.core.client import arrival, run_client, run_phases
-from plures.core.context import Population, Server, lone_facts, make_visit
+from plures.core.context import Server, lone_facts, make_visit
 from plures.core.gather import Arrival, carried, check_finite
 from plures.core.program import Program
+from plures.core.roles import Population
 from plures.core.seeds import global_draws
 from plures.core.types import Params
 from plures.core.visit import Visit

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plures.core.context import Conduct, Population
+from plures.core.context import Conduct
 from plures.core.losses import LossKind, Missing
+from plures.core.roles import Population
 from plures.core.seeds import derive_seed
 
 

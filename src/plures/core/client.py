@@ -16,7 +16,7 @@ from plures.core.method import Method, Phase, own_parameters
 from plures.core.problem import Gradient, Problem, Stepping, descend, eager_gradient
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
-from plures.core.types import SHARED_BUFFERS, Params, is_constant, is_known, select, stays, travels
+from plures.core.types import SHARED_BUFFERS, Params, aligned, is_constant, is_known, select, stays, travels
 from plures.core.visit import Trained, Upload, Visit
 from plures.core.wire import NOTHING_SENT, Message, Sent
 
@@ -121,7 +121,7 @@ def told(visit: Visit, phase: str) -> Iterator[None]:
 def arrival(binding: Binding, visit: Visit) -> Params:
     """All parameters as a client's work begins; buffers are copies, for layers write into them."""
     params = binding.picked(is_constant) | visit.received | visit.state
-    return {name: value.clone() if name in binding.statistics else value for name, value in params.items()}
+    return {name: value.clone() if name in binding.statistics else aligned(value) for name, value in params.items()}
 
 
 def run_client(

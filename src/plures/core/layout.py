@@ -1,4 +1,4 @@
-"""Convolutions by channels: kernels in the memory order that makes a network work in the faster one."""
+"""Convolutions on processors: kernels in the memory order that is faster, and no more examples than caches hold."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from plures.core.types import Params
 
 FEW = 2
 """Examples on which it is tried whether a network can do with the other order."""
+PORTION = 128
+"""Examples that go through convolutions together: what their layers give then stays in the processor's caches."""
 REFUSALS = (RuntimeError, ValueError, TypeError)
 """What a network may raise that takes views of its values."""
 
 _ANSWERS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def has_convolutions(module: nn.Module) -> bool:
@@ -34,11 +37,35 @@ def kernels_by_channels(params: Params) -> Params:
     }
 
 
+def can_divide(module: nn.Module) -> bool:
+    """Whether it is worth while, and examples do not choose their network together."""
+    return has_convolutions(module) and not hasattr(module, "gates")
+
+
+def is_large(inputs: Tensor) -> bool:
+    """Accelerators like a batch the better the larger it is."""
+    return len(inputs) > PORTION and inputs.device.type == "cpu"
+
+
+def portions(values: Tensor) -> tuple[Tensor, ...]:
+    """All about as large."""
+    return torch.tensor_split(values, -(-len(values) // PORTION))
+
+
 def output_by_channels(task: Task, params: Params, inputs: Tensor) -> Tensor:
-    """The network's output, by channels where that works; not for gradients, and in evaluation mode."""
-    if task.module not in _ANSWERS:
-        _ANSWERS[task.module] = has_convolutions(task.module) and answers_alike(task, params, inputs[:FEW])
-    return task.output(kernels_by_channels(params) if _ANSWERS[task.module] else params, inputs)
+    """The network's output, by channels and in portions where that works; not for gradients, and in evaluation mode."""
+    module = task.module
+    if module not in _ANSWERS:
+        _ANSWERS[module] = has_convolutions(module) and answers_alike(task, params, inputs[:FEW])
+    shown = kernels_by_channels(params) if _ANSWERS[module] else params
+    if not is_large(inputs) or not can_divide(module) or not _APART.get(module, True):
+        return task.output(shown, inputs)
+    divided = torch.cat([task.output(shown, some) for some in portions(inputs)])
+    if module not in _APART:
+        whole = task.output(shown, inputs)
+        _APART[module] = near(whole, divided)
+        return divided if _APART[module] else whole
+    return divided
 
 
 def answers_alike(task: Task, params: Params, inputs: Tensor) -> bool:
@@ -47,4 +74,8 @@ def answers_alike(task: Task, params: Params, inputs: Tensor) -> bool:
         other = task.output(kernels_by_channels(params), inputs)
     except REFUSALS:
         return False
+    return near(usual, other)
+
+
+def near(usual: Tensor, other: Tensor) -> bool:
     return torch.allclose(usual, other, rtol=1e-3, atol=1e-3 * float(usual.abs().max()), equal_nan=True)

@@ -8,9 +8,10 @@ from typing import NamedTuple, Protocol
 
 from plures.core.calling import comers
 from plures.core.client import Result
-from plures.core.context import Conduct, Engine, Opens, Population, RoundContext, RoundReport, Server, Store
+from plures.core.context import Conduct, RoundContext, RoundReport, Server
 from plures.core.interrupts import uninterrupted
 from plures.core.program import Program
+from plures.core.roles import Engine, Opens, Population, Store
 from plures.core.round import weighted_round
 from plures.core.visit import Visit
 

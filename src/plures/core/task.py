@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from plures.core.types import Batch, Params
+from plures.core.types import Batch, Params, aligned
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(output of the network, targets) -> mean loss."""
@@ -73,7 +73,7 @@ class Task:
         """The batch on the network's device and, if its inputs are real numbers, in its precision."""
         dtype = self.dtype if batch.inputs.is_floating_point() else batch.inputs.dtype
         targets_dtype = self.dtype if batch.targets.is_floating_point() else batch.targets.dtype
-        return Batch(batch.inputs.to(self.device, dtype), batch.targets.to(self.device, targets_dtype))
+        return Batch(aligned(batch.inputs.to(self.device, dtype)), batch.targets.to(self.device, targets_dtype))
 
 
 def moving_buffers(module: nn.Module) -> dict[str, Tensor]:

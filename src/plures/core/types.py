@@ -35,6 +35,10 @@ Schedule = Callable[[int], float]
 """From the round (the first is 1) to a rate; constant within a round."""
 
 
+ALIGNED = 64
+"""Bytes; torch's own tensors begin at multiples of them."""
+
+
 class Batch(NamedTuple):
     """Examples of one client: inputs and targets, first dimension the example."""
 
@@ -118,3 +122,12 @@ def select(params: Params, parts: Parts, accept: Callable[[Part], bool]) -> Para
 def sum_bytes(tensors: Iterable[Tensor]) -> int:
     """Bytes of the values of some tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def aligned(value: Tensor) -> Tensor:
+    """The same numbers where torch itself would have put them.
+
+    Processors round products of matrices otherwise at other places in memory, and what comes from a file, a message or
+    numpy may lie anywhere: a run that goes on from a file has to give the bits of one that was not cut.
+    """
+    return value.clone() if value.device.type == "cpu" and value.data_ptr() % ALIGNED else value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plures.core.context import HasStates, Server
+from plures.core.context import Server
 from plures.core.program import Program
+from plures.core.roles import HasStates
 from plures.core.wire import Message, Parcel
 from plures.deploy.asking import Asking, counted_of
 from plures.deploy.messages import sealed

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from plures.core.adapting import Holding
-from plures.core.context import Server, Store
+from plures.core.context import Server
 from plures.core.errors import InvalidMessage
+from plures.core.roles import Store
 from plures.core.types import Params
 from plures.deploy.messages import Order, Score
 from plures.deploy.sides import Side

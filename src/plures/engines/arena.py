@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ALIGNED = 64
-"""Tensors begin at multiples of it."""
-
+from plures.core.types import ALIGNED
 
 HERE, COMMON, SENT = range(3)
 """Where a tensor of a message lies: in its arena, in common memory, or in the message itself."""

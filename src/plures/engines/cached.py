@@ -13,15 +13,16 @@ from plures.core.program import Program
 from plures.core.visit import Visit
 from plures.engines.fused import fused_steps
 from plures.engines.layout import by_channels, turned_back
+from plures.engines.portions import in_portions
 from plures.engines.prefix import behind_prefix
 
 
 def cached_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
-    """The steps of a phase behind what it does not move, where that pays; convolutions by channels."""
+    """The steps of a phase behind what it does not move, where that pays; convolutions by channels and in portions."""
     turned = by_channels(problem)
     if turned is None:
-        return fused_steps(behind(problem), watch)
-    return turned_back(problem, fused_steps(behind(turned), watch))
+        return fused_steps(in_portions(behind(problem)), watch)
+    return turned_back(problem, fused_steps(in_portions(behind(turned)), watch))
 
 
 def behind(problem: Problem) -> Problem:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from plures.core.layout import PORTION, has_convolutions, is_large
 from plures.core.method import Budget, own_parameters
 from plures.core.problem import Problem
 from plures.core.types import Batch, Params
@@ -26,7 +27,7 @@ from plures.local.heads import HeadProblem
 MOST_BYTES = 512 * 2**20
 """What may be kept of one client's examples."""
 AT_ONCE = 1024
-"""Examples that pass the prefix together."""
+"""Examples that pass a prefix without convolutions together."""
 FEW = 3
 """Examples on which a cut network is compared with the whole one."""
 STEPS_KEPT = 16
@@ -189,7 +190,7 @@ def kept_of(problem: Problem, cut: Cut, inputs: Tensor, rows: Tensor) -> tuple[t
     constants: tuple[Any, ...] = ()
     with torch.no_grad():
         shown = problem.phase.view(problem.params, inputs)
-        for chunk in torch.split(rows, AT_ONCE):
+        for chunk in torch.split(rows, at_once(problem)):
             given = inputs if len(chunk) == len(inputs) else inputs[chunk]
             found = run(cut.prefix, cut.prefix_names, shown, (given,))
             own, constants = found[: cut.num_values], found[cut.num_values :]
@@ -199,6 +200,12 @@ def kept_of(problem: Problem, cut: Cut, inputs: Tensor, rows: Tensor) -> tuple[t
             for value, part in zip(values, own, strict=True):
                 value[chunk] = part
     return tuple(values), constants
+
+
+def at_once(problem: Problem) -> int:
+    """How many examples pass the prefix together."""
+    divided = has_convolutions(problem.binding.task.module) and is_large(problem.visit.data.inputs)
+    return PORTION if divided else AT_ONCE
 
 
 def behind(problem: Problem, cut: Cut, values: tuple[Tensor, ...], constants: tuple[Any, ...]) -> BehindPrefix:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from plures.core.client import run_client
-from plures.core.context import Begin, Population, train_data
+from plures.core.context import Begin, train_data
 from plures.core.errors import PluresError
 from plures.core.losses import Lost, attempted
 from plures.core.program import Program
+from plures.core.roles import Population
 from plures.core.types import Batch, Facts, Later, Params
 from plures.core.visit import Visit
 from plures.core.wire import Sent

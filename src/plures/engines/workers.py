@@ -16,10 +16,10 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from plures.core.client import Result
-from plures.core.context import Population
 from plures.core.errors import ClientFailed, InvalidConfig
 from plures.core.losses import Lost
 from plures.core.program import Program
+from plures.core.roles import Population
 from plures.core.types import Params, sum_bytes
 from plures.core.visit import Visit
 from plures.engines.arena import COMMON, Arena, read, written
@@ -133,13 +133,14 @@ class Round:
     def results(self) -> Iterator[Any]:
         try:
             self.hand_out()
-            while self.finished or any(worker.busy for worker in self.engine.workers):
-                if self.following not in self.finished:
+            while self.following < self.begun:
+                while self.following not in self.finished:
                     self.take_in()
-                self.hand_out()
-                while self.following in self.finished:
-                    yield self.finished.pop(self.following)
-                    self.following += 1
+                    self.hand_out()
+                result = self.finished.pop(self.following)
+                self.following += 1
+                self.hand_out()  # the slowest has moved on, and so may the others
+                yield result
         except BaseException:
             self.engine.close()  # what is under way belongs to a round that will not be
             raise

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from plures.core.client import arrival, run_phases, told
-from plures.core.context import Population, Server, Store, lone_facts, make_visit
+from plures.core.context import Server, lone_facts, make_visit
 from plures.core.method import Phase, View
 from plures.core.program import Binding, Program
+from plures.core.roles import Population, Store
 from plures.core.seeds import global_draws
 from plures.core.types import RESET_BUFFERS, Params, Part, stays, travels
 from plures.core.visit import Visit

@@ -8,10 +8,11 @@ from typing import Any
 
 from plures.core.adapting import Newcomer, adapted, last_round
 from plures.core.client import Result, arrival, run_client
-from plures.core.context import Server, Shares, Store, lone_facts, make_visit
+from plures.core.context import Server, lone_facts, make_visit
 from plures.core.goals import CLASSIFICATION, Goal
 from plures.core.method import own_parameters
 from plures.core.program import Program
+from plures.core.roles import Shares, Store
 from plures.core.types import RESET_BUFFERS, Facts, Params, stays
 from plures.core.visit import Visit
 from plures.evaluate.scores import ClientScore, Evaluation, ModelKind, SplitName

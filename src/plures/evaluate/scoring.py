@@ -10,13 +10,14 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from plures.core.context import Population, Server
+from plures.core.context import Server
 from plures.core.goals import Goal
 from plures.core.layout import output_by_channels
 from plures.core.method import View, own_parameters
 from plures.core.program import Program
+from plures.core.roles import Population
 from plures.core.task import Loss
-from plures.core.types import RESET_BUFFERS, Batch, Params, is_constant
+from plures.core.types import RESET_BUFFERS, Batch, Params, aligned, is_constant
 from plures.evaluate.buffers import estimated_buffers
 from plures.evaluate.forgetting import forgetting
 from plures.evaluate.scores import SMALLER_IS_BETTER, ClientScore, SplitName
@@ -125,7 +126,8 @@ class Scorer:
         task = self.program.binding(client).task
         task.train(False)
         with torch.inference_mode():
-            return output_by_channels(task, view(params, inputs), inputs)
+            placed = {name: aligned(value) for name, value in params.items()}
+            return output_by_channels(task, view(placed, inputs), inputs)
 
     def _scored(self, client: int, answers: Answers) -> ClientScore:
         with torch.inference_mode():

@@ -88,12 +88,18 @@ def with_first_stage(outcome: Outcome, result: dict[str, Any]) -> Outcome:
 
 
 def commit() -> str:
-    """Of the source that runs, where it is a checkout."""
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
+    """Of the source that runs, where it is a checkout; with a + where the package was changed since."""
+    package = Path(__file__).parents[1]
+    git = ["git", "-C", str(package)]
     try:
-        return subprocess.run(git, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+        name = told_by([*git, "rev-parse", "--short", "HEAD"])
+        return name + "+" * bool(told_by([*git, "status", "--porcelain", "--", str(package)]))
     except (OSError, subprocess.SubprocessError):
         return "none"
+
+
+def told_by(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
 
 
 def machine() -> str:

@@ -65,14 +65,15 @@ class Outcome:
         found = self.curves.get(metric, {})
         return [int(round) for round in found.get("rounds", ())], list(found.get("values", ()))
 
-    def tail(self, metric: str, rounds: int = 10) -> float:
+    def tail(self, metric: str, rounds: int = 10, until: int | None = None) -> float:
         """The mean over the evaluated ones of the last so many rounds, as the PFLEGO papers report."""
-        values = self.tail_values(metric, rounds)
+        values = self.tail_values(metric, rounds, until)
         return float(np.mean(values)) if values else math.nan
 
-    def tail_values(self, metric: str, rounds: int = 10) -> list[float]:
-        at, values = self.curve(metric)
-        return [value for round, value in zip(at, values, strict=True) if round > at[-1] - rounds]
+    def tail_values(self, metric: str, rounds: int = 10, until: int | None = None) -> list[float]:
+        """The last of all rounds, or of those up to one."""
+        known = [one for one in zip(*self.curve(metric), strict=True) if until is None or one[0] <= until]
+        return [value for round, value in known if round > known[-1][0] - rounds]
 
     def rounds_to(self, metric: str, target: float) -> int | None:
         """The first evaluated round that reached it."""

@@ -26,7 +26,18 @@ def write_page(paper: Paper, store: Store) -> Path:
 
     check_place(store)
     figures: list[tuple[str, Figure]] = []
-    lines = [f"# {paper.title}", "", paper.citation, "", *ways(paper), "", *claim_lines(paper, store), "", LEGEND]
+    lines = [
+        f"# {paper.title}",
+        "",
+        paper.citation,
+        "",
+        *ways(paper),
+        "",
+        *claim_lines(paper, store),
+        *slip_lines(paper),
+        "",
+        LEGEND,
+    ]
     said: dict[str, str] = {}
     for recipe in paper.recipes:
         lines += ["", f"## {recipe.name}: {recipe.title}", "", *item_lines(recipe, store, figures)]
@@ -60,6 +71,10 @@ def claim_lines(paper: Paper, store: Store) -> list[str]:
     return [*lines, *(line for found in verdicts for line in case_lines(found))]
 
 
+def slip_lines(paper: Paper) -> list[str]:
+    return ["", "## Slips of the paper", "", *(f"- {slip}" for slip in paper.slips)] if paper.slips else []
+
+
 def shortened(verdict: Verdict) -> str:
     """Of a claim about several cases how many hold; else the numbers themselves."""
     told = verdict.figure
@@ -80,7 +95,7 @@ def case_lines(found: Judged) -> list[str]:
 def told_verdict(found: Judged) -> str:
     if found.verdict is None:
         return NOT_RUN
-    return f"**{found.verdict.verdict}** ({found.scale})"
+    return f"**{found.verdict.verdict}** ({found.place})"
 
 
 def item_lines(recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from plures.data import Federation
 from plures.papers.cells import Cell, key_of
@@ -15,7 +16,7 @@ from plures.papers.recipe import Paper, Recipe, Scale
 from plures.papers.store import Store
 from plures.recipes.build import build_sampler
 from plures.recipes.costing import planned_cost
-from plures.recipes.experiment import Experiment
+from plures.recipes.experiment import Experiment, plain_table
 from plures.recipes.federations import build_federation
 from plures.recipes.pretraining import pretraining
 from plures.report.writing import write_whole
@@ -28,6 +29,9 @@ LOOKED_AT = 20
 """Rounds whose cohorts are drawn for their mean size."""
 RATES = {"mlp": 1.2e11}
 """Where a small network has large products, or the other way round."""
+
+Rates = dict[tuple[str, str], float]
+"""Operations in a second, by network and method."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +99,7 @@ def estimated(
             assert experiment.pipeline.pretrain is not None
             stages.add(job.waits_for)
             flops += noted(known, job.waits_for, pretraining(experiment, experiment.pipeline.pretrain), federations)
-        name = experiment.model.name
-        seconds = START_SECONDS + flops / rates.get((name, experiment.method), RATES.get(name, USUAL_RATE))
-        found.append(replace(job, seconds=seconds))
+        found.append(replace(job, seconds=START_SECONDS + flops / rate_of(rates, experiment)))
         told(done + 1)
     notes.parent.mkdir(parents=True, exist_ok=True)
     write_whole(notes, json.dumps(known, indent=0) + "\n")
@@ -128,9 +130,7 @@ def operations(experiment: Experiment, whole: Federation) -> float:
             "data": experiment.data.model_copy(update={"newcomers": None}),
         }
     )
-    total = planned_cost(one, middle).total
-    visit = total["dense_flops"] + total["search_flops"]  # masks save nothing on processors
-    return visit * experiment.rounds * sum(cohorts) / len(cohorts)
+    return work(planned_cost(one, middle).total) * experiment.rounds * sum(cohorts) / len(cohorts)
 
 
 class Federations:
@@ -147,13 +147,30 @@ class Federations:
         return self.last
 
 
-def rates_of(measured: Sequence[Outcome]) -> dict[tuple[str, str], float]:
-    """Operations in a second, evaluation included, by network and method: the median of what has run."""
+def rates_of(measured: Sequence[Outcome]) -> Rates:
+    """The median of what has run, evaluation included: of a network and a method, and of every network of its name."""
     seen: dict[tuple[str, str], list[float]] = {}
     for outcome in measured:
-        if outcome.made.seconds > 0 and outcome.cost.get("flops"):
-            name = outcome.experiment.get("model", {}).get("name", "mlp")
-            seen.setdefault((name, outcome.experiment["method"]), []).append(
-                outcome.cost["flops"] / outcome.made.seconds
-            )
+        done = work(outcome.cost)
+        if outcome.made.seconds > 0 and done:
+            model, method = outcome.experiment.get("model", {}), outcome.experiment["method"]
+            for network in {network_of(model), str(model.get("name", "mlp"))}:
+                seen.setdefault((network, method), []).append(done / outcome.made.seconds)
     return {name: statistics.median(values) for name, values in seen.items()}
+
+
+def rate_of(rates: Rates, experiment: Experiment) -> float:
+    """Of the very network and method where they have run, else of another network of that name."""
+    name = experiment.model.name
+    networks = (network_of(plain_table(experiment).get("model", {})), name)
+    known = (rates.get((network, experiment.method)) for network in networks)
+    return next((rate for rate in known if rate is not None), RATES.get(name, USUAL_RATE))
+
+
+def network_of(model: Mapping[str, Any]) -> str:
+    return json.dumps({"name": "mlp", **model}, sort_keys=True)
+
+
+def work(cost: Mapping[str, Any]) -> float:
+    """Operations; masks save nothing on processors."""
+    return float(cost.get("dense_flops") or 0) + float(cost.get("search_flops") or 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ def last(metric: str, summed: str = "weighted", *, times: float = 100) -> Read:
     return lambda outcome: times * outcome.last(metric, summed)
 
 
-def tail(metric: str, rounds: int = 10, *, times: float = 100) -> Read:
-    """The mean over the last rounds, in percent by default."""
-    return lambda outcome: times * outcome.tail(metric, rounds)
+def tail(metric: str, rounds: int = 10, *, until: int | None = None, times: float = 100) -> Read:
+    """The mean over the last rounds, or the last up to one, in percent by default."""
+    return lambda outcome: times * outcome.tail(metric, rounds, until)
 
 
 def entry(found: Found, cell: Cell | None, read: Read, published: float | str | None = None) -> Entry:
@@ -124,3 +125,35 @@ def all_of(parts: Mapping[str, Verdict | None], *, enough: int | None = None) ->
     if held >= needed:
         return Verdict(verdict="holds", figure=words, parts=told)
     return Verdict(verdict="fails" if failed > len(parts) - needed else "undecided", figure=words, parts=told)
+
+
+def because(verdict: Verdict | None, why: str) -> Verdict | None:
+    """With a cause, where a claim fails; what is undecided needs none but more runs."""
+    return verdict if verdict is None or verdict.verdict != "fails" else replace(verdict, why=why)
+
+
+def first_in_rounds(found: Found, cells: Mapping[str, tuple[Cell, str]]) -> Verdict | None:
+    """Whether the first of some rows, each with its metric, has the lowest curve.
+
+    It holds where that is so in most of the rounds and at the end, fails where it is so in neither.
+    """
+    curves = {
+        row: {seed: dict(zip(*outcome.curve(metric), strict=True)) for seed, outcome in found.outcomes(cell).items()}
+        for row, (cell, metric) in cells.items()
+    }
+    places = [
+        (seed, round)
+        for seed in set.intersection(*(set(one) for one in curves.values()))
+        for round in sorted(set.intersection(*(set(one[seed]) for one in curves.values())))
+    ]
+    if not places:
+        return None
+    own = next(iter(cells))
+    first = [min(curves, key=lambda row: curves[row][seed][round]) == own for seed, round in places]
+    end = max(round for _, round in places)
+    ends = {row: np.mean([one[seed][at] for seed, at in places if at > end - 10]) for row, one in curves.items()}
+    share, is_last = float(np.mean(first)), min(ends, key=lambda row: ends[row]) == own
+    told = ", ".join(f"{row} {value:.4f}" for row, value in ends.items())
+    words = f"{own} lowest in {100 * share:.0f} % of the rounds, at the end {told}"
+    verdict = "holds" if share > 0.5 and is_last else "fails" if share <= 0.5 and not is_last else "undecided"
+    return Verdict(verdict=verdict, figure=words)  # type: ignore[arg-type]

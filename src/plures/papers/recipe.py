@@ -89,6 +89,8 @@ class Paper:
     directions: Sequence[Direction] = ()
     data: Sequence[str] = ()
     """Data sets that its recipes need."""
+    slips: Sequence[str] = ()
+    """Where it contradicts itself, and what is taken here."""
 
     def recipe(self, name: str) -> Recipe:
         return next(recipe for recipe in self.recipes if recipe.name == name)

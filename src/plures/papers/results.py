@@ -18,8 +18,8 @@ HEAD = """# What the papers claim, and what holds here
 Written by `plures paper all --pages --results docs/results.md` from the outcomes in `reproductions/`. **holds** and
 **fails** are by the 95 % interval of the paired difference over seeds and clients where two runs can be paired, else by
 the numbers that stand there; **undecided** is an interval with both signs, or a claim of which only some cases have
-run. `micro` is a small setting with one seed: its interval is over clients alone, and a verdict there is a hint.
-[How this works](reproducing.md).
+run. An interval of one seed is over clients alone and says nothing of chance between runs; `micro` is a small setting
+besides, and a verdict there is a hint. [How this works](reproducing.md).
 """
 
 
@@ -42,4 +42,4 @@ def write_results(path: Path, out: Path) -> dict[str, int]:
 def row(one: Judged) -> str:
     verdict = NOT_RUN if one.verdict is None else f"**{one.verdict.verdict}**"
     figure = "" if one.verdict is None else shortened(one.verdict)
-    return f"| {one.claim.name} | {one.claim.text} | {verdict} | {one.scale or ''} | {figure} |"
+    return f"| {one.claim.name} | {one.claim.text} | {verdict} | {one.place} | {figure} |"

@@ -9,6 +9,8 @@ from typing import Any
 from plures.papers.recipe import SCALES, Paper, Recipe, Scale
 from plures.papers.store import Shelf, Store
 
+WAITING = "not run yet"
+
 
 @dataclass(frozen=True, kw_only=True)
 class State:
@@ -59,7 +61,9 @@ def item_states(paper: Paper, store: Store) -> list[dict[str, Any]]:
     return told
 
 
-def reasons(recipe: Recipe, states: Mapping[str, str]) -> str:
-    """Why a scale was not run, or not all of it."""
-    waiting = {scale: "not run yet." for scale in SCALES if states[scale] == "not run" and scale not in recipe.without}
-    return " ".join(f"{scale}: {why}" for scale, why in {**waiting, **recipe.without}.items())
+def reasons(recipe: Recipe, states: Mapping[str, str]) -> dict[Scale, str]:
+    """By scale, why it was not run, or not all of it."""
+    waiting: dict[Scale, str] = {
+        scale: WAITING for scale in SCALES if states[scale] == "not run" and scale not in recipe.without
+    }
+    return {**waiting, **recipe.without}

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plures.core.context import Engine
 from plures.core.errors import InvalidConfig, did_you_mean
 from plures.core.loop import train
 from plures.core.program import Program
+from plures.core.roles import Engine
 from plures.data import Federation
 from plures.engines.cached import Cached, cached_steps
 from plures.engines.sequential import Sequential

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from plures.core.context import Engine, Server, Shares, Store
+from plures.core.context import Server
 from plures.core.program import Program
+from plures.core.roles import Engine, Shares, Store
 from plures.core.types import Params
 from plures.data import Federation
 from plures.data.joining import Everyone, everyone

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from plures.core.context import Server, Store
+from plures.core.context import Server
 from plures.core.program import Program
+from plures.core.roles import Store
 from plures.core.types import Params
 from plures.evaluate.masks import mask_distances, used_masks
 

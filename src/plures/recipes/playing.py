@@ -6,9 +6,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from plures.core.context import Conduct, Engine, RoundReport, Server
+from plures.core.context import Conduct, RoundReport, Server
 from plures.core.errors import RunFolderError
 from plures.core.loop import Committed, start, train
+from plures.core.roles import Engine
 from plures.participation import Sampler
 from plures.recipes.checkpointing import Checkpointer
 from plures.recipes.checkpoints import forget_checkpoints

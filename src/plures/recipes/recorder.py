@@ -10,8 +10,9 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from plures.core.client import Result
-from plures.core.context import RoundReport, Server, Store
+from plures.core.context import RoundReport, Server
 from plures.core.program import Program
+from plures.core.roles import Store
 from plures.core.types import Params
 from plures.core.visit import Visit
 from plures.data import Federation

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plures.core.context import Server, Store
+from plures.core.context import Server
 from plures.core.errors import RunFolderError
 from plures.core.goals import without_broadcasting
 from plures.core.method import Method
 from plures.core.program import Program
+from plures.core.roles import Store
 from plures.core.task import Loss
 from plures.core.types import Params
 from plures.core.wire import Wire

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from plures.core.context import Server, Store
+from plures.core.context import Server
 from plures.core.errors import Diverged, Stopped
 from plures.core.program import Program
+from plures.core.roles import Store
 from plures.core.types import Params
 from plures.data import Federation
 from plures.evaluate import ClientScore, Evaluation, ModelKind, SplitName, Summary

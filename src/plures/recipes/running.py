@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from plures.core.context import Conduct, Engine
+from plures.core.context import Conduct
 from plures.core.errors import InvalidConfig
 from plures.core.goals import without_broadcasting
 from plures.core.method import Method
 from plures.core.networks import Networks
 from plures.core.program import Program
+from plures.core.roles import Engine
 from plures.core.sums import empty_sum
 from plures.core.task import Loss
 from plures.core.types import Part, is_buffer, is_known, stays, travels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plures.core.context import Store
+from plures.core.roles import Store
 from plures.core.types import Params
 from plures.recipes.folder import RunFolder
 from plures.report import records

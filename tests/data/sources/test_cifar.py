@@ -52,6 +52,14 @@ def test_images_are_normalised_by_channel_with_the_papers_numbers(data_folder: P
     assert prepared[0, :, 0, 0].tolist() == pytest.approx(expected, rel=1e-6)
 
 
+def test_pixels_of_cifar_10_may_stay_between_0_and_1(data_folder: Path) -> None:
+    write_cifar_10(data_folder / "cifar-10")
+
+    prepared = SOURCES["cifar-10"].load(normalised=False).prepare(torch.full((1, 3, 32, 32), 51, dtype=torch.uint8))
+
+    assert prepared[0, :, 0, 0].tolist() == pytest.approx([0.2] * 3)
+
+
 def test_binary_files_of_cifar_10_are_read_in_order(data_folder: Path) -> None:
     records = write_cifar_10(data_folder / "cifar-10" / "cifar-10-batches-bin")
 

@@ -30,15 +30,16 @@ PIXELS = 3 * 32 * 32
     ),
     hub="uoft-cs/cifar10",
 )
-def cifar_10() -> DataSet:
-    """Normalised by the means and deviations of its training images."""
+def cifar_10(normalised: bool = True) -> DataSet:
+    """Normalised by the means and deviations of its training images, or with pixels from 0 to 1."""
     binary = (*(f"cifar-10/**/data_batch_{number}.bin" for number in range(1, 6)), "cifar-10/**/test_batch.bin")
     form, paths = find_form("cifar-10", {"npz": ("cifar-10/cifar-10.npz",), "binary": binary})
     if form == "npz":
         train, test = _npz_batch(paths[0], "train", OBJECTS), _npz_batch(paths[0], "test", OBJECTS)
     else:
         train, test = _binary_batch(paths[:5], OBJECTS), _binary_batch(paths[5:], OBJECTS)
-    return DataSet(name="cifar-10", examples=train, test=test, class_names=OBJECTS, prepare=NORMALISED)
+    prepare = NORMALISED if normalised else Scaled()
+    return DataSet(name="cifar-10", examples=train, test=test, class_names=OBJECTS, prepare=prepare)
 
 
 @source(

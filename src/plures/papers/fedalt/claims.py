@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from itertools import pairwise
 
 from plures.papers.blocks import Verdict
 from plures.papers.cells import Cell
@@ -11,48 +11,70 @@ from plures.papers.fedalt.deltas import change
 from plures.papers.fedalt.figures import device_task, dropout_runs, l2_runs
 from plures.papers.fedalt.settings import FEDALT, FEDSIM, FEDSIM_2, FINETUNE, FT, cell_of, key
 from plures.papers.fedalt.tasks import ADAPTER, OUTPUT, PARTS, TASKS, shown
-from plures.papers.fedalt.theory import COUPLINGS, ETAS, advantages
-from plures.papers.reading import all_of, better, paired
+from plures.papers.fedalt.theory import COUPLINGS, DRAWS, ETAS, grows, lead
+from plures.papers.reading import all_of, because, better, paired
 from plures.papers.recipe import Claim, Found
 from plures.report.pairing import Pairing
 
 MOST_OF_THE_GAIN = 0.7
 """Adapters had 72 % of it on StackOverflow, all or more of it elsewhere."""
-ROUNDING = 1e-9
+SMALL_PART = 0.2
+"""Of the parameters; the paper's largest part has 14 % (on StackOverflow)."""
+EQUAL = 0.1
+"""Points that are not worse: the paper's own deviations over seeds reach 0.08."""
+SOME = 0.05
+"""Of the clients; in the paper 26 % on StackOverflow, 19 % with dropout."""
+LITTLE = 0.6
+"""Points that stage (c) adds with state; 0.57 at the most in the paper's Table 10."""
 
 
 def judge_1(found: Found) -> Verdict | None:
     """The best part may be behind full fine-tuning by three tenths of the gain of that."""
-    verdicts: dict[str, Verdict | None] = {}
-    for task in TASKS[found.scale]:
-        full = cell_of(found.scale, task, FINETUNE)
-        whole = change(found, full)
-        runs = {part: cell_of(found.scale, task, key(FEDALT, part)) for part in PARTS}
-        scored = {part: change(found, cell) for part, cell in runs.items()}
-        known = {part: pairing.difference() for part, pairing in scored.items() if pairing is not None}
-        if full is None or whole is None or not known:
-            continue
-        best = max(known, key=lambda part: known[part])
-        cell = runs[best]
-        assert cell is not None
-        risen = 100 * whole.difference()
-        margin = max(0.0, (1 - MOST_OF_THE_GAIN) * risen)
-        verdict = better(paired(found, cell, full, model="finetuned"), best, FINETUNE, margin=margin)
-        if verdict is not None:
-            told = f"FedAvg to {FINETUNE} {risen:+.2f}, to {best} {100 * known[best]:+.2f}; {verdict.figure}"
-            verdicts[shown(task, found.scale)] = replace(verdict, figure=told)
-    return all_of(verdicts)
+    return all_of({shown(task, found.scale): most_of_the_gain(found, task) for task in TASKS[found.scale]})
+
+
+def most_of_the_gain(found: Found, task: str) -> Verdict | None:
+    """None until all parts have run."""
+    full = cell_of(found.scale, task, FINETUNE)
+    whole = change(found, full)
+    runs = {part: cell_of(found.scale, task, key(FEDALT, part)) for part in PARTS}
+    cells = {part: cell for part, cell in runs.items() if cell is not None}
+    gained = {part: change(found, cell) for part, cell in cells.items()}
+    known = {part: pairing.difference() for part, pairing in gained.items() if pairing is not None}
+    if full is None or whole is None or not known or len(known) < len(cells):
+        return None
+    best = max(known, key=lambda part: known[part])
+    risen, interval = 100 * whole.difference(), whole.interval()
+    told = f"FedAvg to {FINETUNE} {risen:+.2f}, to {best} {100 * known[best]:+.2f}"
+    if interval is None or interval.low <= 0:
+        return Verdict(verdict="undecided", figure=f"{told}, full personalisation gains nothing that is sure")
+    verdict = better(
+        paired(found, cells[best], full, model="finetuned"), best, FINETUNE, margin=(1 - MOST_OF_THE_GAIN) * risen
+    )
+    if verdict is None:
+        return None
+    share = personal_share(found, cells[best])
+    small = "fails" if share > SMALL_PART else verdict.verdict
+    return replace(
+        verdict, verdict=small, figure=f"{told} with {100 * share:.0f} % of the parameters; {verdict.figure}"
+    )
+
+
+def personal_share(found: Found, cell: Cell) -> float:
+    """Of a client's parameters, those that are its own."""
+    counts = next(iter(found.outcomes(cell).values())).facts["parameters"]
+    return float(counts["personal"] / sum(counts.values()))
 
 
 def pairs(found: Found, own: str, reference: str) -> dict[str, Verdict | None]:
-    """Task by task and part by part, those that a scale runs."""
+    """Task by task and part by part, those that a scale runs: at least as good."""
     verdicts: dict[str, Verdict | None] = {}
     for task in TASKS[found.scale]:
         for part in PARTS:
             first, second = (cell_of(found.scale, task, key(method, part)) for method in (own, reference))
             if first is not None and second is not None:
                 pairing = paired(found, first, second, model="finetuned")
-                verdicts[f"{shown(task, found.scale)}, {part}"] = better(pairing, own, reference)
+                verdicts[f"{shown(task, found.scale)}, {part}"] = better(pairing, own, reference, margin=EQUAL)
     return verdicts
 
 
@@ -60,21 +82,15 @@ def judge_2(found: Found) -> Verdict | None:
     """One comparison in nine may fail, as in the paper."""
     over_sim, over_tuning = pairs(found, FEDALT, FEDSIM), pairs(found, FEDSIM, FT)
     verdicts = over_sim | {f"{name}, over {FT}": verdict for name, verdict in over_tuning.items()}
-    found_verdict = all_of(verdicts, enough=len(verdicts) - max(1, len(verdicts) // 9))
-    return with_why(found_verdict, "Differences between FedAlt and FedSim are of the size of the noise over clients.")
+    return all_of(verdicts, enough=len(verdicts) - max(1, len(verdicts) // 9))
 
 
 def judge_passes(found: Found) -> Verdict | None:
-    verdict = all_of(pairs(found, FEDALT, FEDSIM_2))
     why = (
         "FedAlt makes two passes over the data in a round and FedSim one; at as many passes nothing is left of "
         "its lead."
     )
-    return with_why(verdict, why)
-
-
-def with_why(verdict: Verdict | None, why: str) -> Verdict | None:
-    return verdict if verdict is None or verdict.verdict == "holds" else replace(verdict, why=why)
+    return because(all_of(pairs(found, FEDALT, FEDSIM_2)), why)
 
 
 def judge_3(found: Found) -> Verdict | None:
@@ -99,25 +115,43 @@ def judge_3(found: Found) -> Verdict | None:
 
 
 def hurting(pairing: Pairing | None) -> Verdict | None:
+    """Whether more than a few clients are hurt, by the interval of their share."""
     if pairing is None:
         return None
     moved = pairing.deltas()
-    figure = f"{moved.hurt} of {moved.clients} hurt, {moved.helped} helped, {100 * pairing.difference():+.2f} points"
-    return Verdict(verdict="holds" if moved.hurt else "fails", figure=figure)
+    low, high = share_interval(moved.hurt, moved.clients)
+    figure = (
+        f"{moved.hurt} of {moved.clients} hurt [{100 * low:.0f}, {100 * high:.0f}] %, {moved.helped} helped, "
+        f"{100 * pairing.difference():+.2f} points"
+    )
+    return Verdict(verdict="holds" if low > SOME else "fails" if high < SOME else "undecided", figure=figure)
+
+
+def share_interval(count: int, total: int) -> tuple[float, float]:
+    """Of 95 %, by Wilson's score."""
+    z = 1.96
+    centre, scale = (count + z * z / 2) / (total + z * z), z / (total + z * z)
+    off = scale * math.sqrt(count * (total - count) / total + z * z / 4)
+    return centre - off, centre + off
 
 
 def judge_4(found: Found) -> Verdict | None:
-    """Stage (c) adds more for clients without state than for those with one."""
-    verdicts: dict[str, Verdict | None] = {}
+    """Stage (c) adds little with state, and more without; in two cases of three, as on the paper's EMNIST."""
+    more: dict[str, Verdict | None] = {}
+    little: dict[str, Verdict | None] = {}
     for task in TASKS[found.scale]:
         for part in PARTS:
             for method in (FEDALT, FEDSIM):
-                cells = [cell_of(found.scale, task, key(method, part, stateless=one)) for one in (True, False)]
-                if all(cells):
-                    verdicts[f"{shown(task, found.scale)}, {method}, {part}"] = better(
-                        gains(found, *cells), "gain of (c) without state", "with state"
-                    )
-    return all_of(verdicts, enough=max(1, len(verdicts) - len(verdicts) // 6))
+                without, having = (
+                    cell_of(found.scale, task, key(method, part, stateless=one)) for one in (True, False)
+                )
+                if without is not None and having is not None:
+                    name = f"{shown(task, found.scale)}, {method}, {part}"
+                    more[name] = better(gains(found, without, having), "gain of (c) without state", "with state")
+                    added = paired(found, having, having, against="finetuned")
+                    little[name] = better(added, "before (c)", "after it", margin=LITTLE)
+    sides = {"more without": more, "little with": little}
+    return all_of({name: all_of(cases, enough=2 * len(cases) // 3) for name, cases in sides.items()})
 
 
 def gains(found: Found, stateless: Cell | None, stateful: Cell | None) -> Pairing | None:
@@ -139,11 +173,11 @@ def gains(found: Found, stateless: Cell | None, stateful: Cell | None) -> Pairin
 
 def judge_5(found: Found) -> Verdict:
     """At the smallest rate, where the theorems are; the same on every machine."""
-    ahead = advantages(ETAS[0])
-    values = [ahead[chi] for chi in COUPLINGS]
-    growing = abs(values[0]) < ROUNDING and all(later > earlier for earlier, later in pairwise(values))
-    figure = "FedAlt ahead by " + ", ".join(f"{round(ahead[chi], 4) + 0.0:.4f} at chi {chi:g}" for chi in COUPLINGS)
-    return Verdict(verdict="holds" if growing else "fails", figure=figure)
+    ahead = {chi: lead(chi, ETAS[0]) for chi in COUPLINGS}
+    words = ", ".join(f"{round(one.mean, 4) + 0.0:.4f} at chi {chi:g}" for chi, one in ahead.items())
+    share = 100 * ahead[COUPLINGS[-1]].share
+    figure = f"mean over {DRAWS} draws: FedAlt ahead by {words}; ahead in {share:.0f} % of the draws at chi 1"
+    return Verdict(verdict="holds" if grows(ETAS[0]) else "fails", figure=figure)
 
 
 CLAIMS = [
@@ -169,7 +203,7 @@ CLAIMS = [
     ),
     Claim(
         name="H3",
-        text="Personalisation hurts some clients; neither L2 nor dropout cures it.",
+        text=f"Personalisation hurts some clients (here: {100 * SOME:g} %); neither L2 nor dropout cures it.",
         judge=judge_3,
         recipes=["figure-4", "figure-6", "figure-7", "figure-9", "figure-10"],
     ),

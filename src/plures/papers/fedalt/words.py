@@ -23,9 +23,10 @@ DIFFERS = (
     "Stack Exchange for StackOverflow, and nothing for GLDv2; UNIPEN by writer stands beside them. Clients are "
     "fewer, networks smaller and stage (a) shorter, so that the shared model has more left to learn and gains over "
     "it are larger than the paper's; 'FedAvg, trained on', the shared model after as many further rounds, tells how "
-    "much of a gain is that alone. The rate of (a) is 0.1, not 0.5, with which the small network learns more slowly. "
+    "much of a gain is that alone. The rate of (a) on images is 0.1, not 0.5, with which the small network learns more "
+    "slowly; the server's rates on words are ten times the paper's, for a third of its rounds or less. "
     "Uploads are weighed by examples, as the paper's appendix says; its Algorithm 1 has 1/m, and its code counts "
-    "batches. A fifth to a tenth of each client's data is held out for the guard; the paper trained on it. pFedMe is "
+    "batches. A fifth to a tenth of each client's images is held out for the guard; the paper trained on it. pFedMe is "
     "the published algorithm; in the authors' code its pull has no gradient in the inner steps. Accuracy is of every "
     "client's own model on its own test examples, pooled, after stage (c) unless a column says otherwise."
 )

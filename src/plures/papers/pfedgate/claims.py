@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from plures.papers.blocks import Verdict
@@ -18,76 +19,78 @@ from plures.papers.pfedgate.numbers import (
     metric_of,
     paired_rows,
 )
-from plures.papers.reading import all_of, better, entry, last
+from plures.papers.reading import all_of, because, better, entry, last
 from plures.papers.recipe import Claim, Found
 
 DECILE_NOISE = 2.0
 """Points of a bottom decile, which is one client's accuracy, that say nothing."""
-GAP_NOISE = 1.0
-"""Points of a gap of newcomers, who are few."""
+SPEED_NOISE = 0.05
+"""Of a ratio of rounds."""
+GAP_NOISE = 2.0
+"""Points of the gap of one newcomer, against that of another method on the same one; of n of them, by the root of n."""
 LEAST_NEWCOMERS = 4
 """With fewer, the gap is whatever these few clients' data are like."""
 LEARNT = 30.0
 """Percent, of ten classes or more."""
 LITTLE_DROP = 1.0
-LITTLE_COST = 1.5
+LITTLE_COST = 2.5
+"""Points; the paper's own largest is 2.48, on CIFAR-100."""
 HALF = s.gated(0.5)
 
 
 def sure(value: float, noise: float, words: str) -> Verdict:
-    """A difference without an interval: holds above 0, fails where it is worse than noise may be."""
-    verdict = "holds" if value > 0 else "fails" if value < -noise else "undecided"
+    """A difference without an interval: decided where it is more than noise may be."""
+    verdict = "holds" if value > noise else "fails" if value < -noise else "undecided"
     return Verdict(verdict=verdict, figure=words)  # type: ignore[arg-type]
-
-
-def with_why(verdict: Verdict | None, why: str) -> Verdict | None:
-    if verdict is None or verdict.verdict == "holds":
-        return verdict
-    return Verdict(
-        verdict=verdict.verdict, figure=verdict.figure, why=why, interval=verdict.interval, parts=verdict.parts
-    )
 
 
 # H1
 
 
 def judge_best(found: Found) -> Verdict | None:
-    """s = 0.5 against FedAvg-FT and against the strongest of the others, mean and bottom decile."""
+    """s = 0.5 and 0.3 against FedAvg-FT and against the strongest of the others, mean and bottom decile."""
     parts: dict[str, Verdict | None] = {}
     for column in t.main_columns(found.scale):
-        if not found.outcomes(s.pfedgate(column, 0.5)):
+        densities = [density for density in (0.5, 0.3) if found.outcomes(s.pfedgate(column, density))]
+        others = [row for row in s.BASELINES if found.outcomes(s.main_cell(column, row))]
+        if len(densities) < 2 or len(others) < len(s.BASELINES):
+            parts[column.title] = None
             continue
-        for protocol in (AFTER_ROUND, AFTER_TRAINING):
-            for row in rivals(found, column, protocol):
-                parts |= against(found, column, row, protocol)
-    return with_why(all_of(parts), WHY_BEST) if parts else None
+        for density in densities:
+            for protocol in (AFTER_ROUND, AFTER_TRAINING):
+                parts |= against(found, column, density, protocol)
+    return because(all_of(parts), WHY_BEST)
 
 
-def rivals(found: Found, column: Column, protocol: Protocol) -> list[str]:
-    """FedAvg-FT, which has had an epoch more, and the best of the others."""
+def against(found: Found, column: Column, density: float, protocol: Protocol) -> dict[str, Verdict | None]:
+    """By the mean against whoever has the best mean, by the decile against whoever has the best decile."""
+    own = (s.gated(density), s.pfedgate(column, density))
+    where = f"{column.title}, {own[0]}, {protocol}"
+    parts: dict[str, Verdict | None] = {}
+    for row in rivals(found, column, protocol, "weighted"):
+        other = (row, s.main_cell(column, row))
+        parts[f"{where}, {row}"] = better(paired_rows(found, own, other, protocol), own[0], row)
+    for row in rivals(found, column, protocol, "bottom_decile"):
+        gain = decile_gain(found, own, (row, s.main_cell(column, row)), protocol)
+        if gain is not None:
+            parts[f"{where}, {row}, bottom decile"] = sure(gain, DECILE_NOISE, f"{gain:+.2f} points")
+    return parts
+
+
+def rivals(found: Found, column: Column, protocol: Protocol, summed: str) -> list[str]:
+    """The best of the others; after local training also FedAvg-FT, which has had that epoch too."""
+    tuned = [s.TUNING] if protocol == AFTER_TRAINING else []
     scored = {}
     for row in s.BASELINES:
-        read = last(metric_of(row, protocol))
-        value = entry(found, s.main_cell(column, row), read).measured
+        value = entry(found, s.main_cell(column, row), last(metric_of(row, protocol), summed)).measured
         if row != s.TUNING and isinstance(value, float):
             scored[row] = value
-    tuned = [s.TUNING] if found.outcomes(s.main_cell(column, s.TUNING)) else []
-    return list(dict.fromkeys([*tuned, *([max(scored, key=lambda row: scored[row])] if scored else [])]))
-
-
-def against(found: Found, column: Column, row: str, protocol: Protocol) -> dict[str, Verdict | None]:
-    own, other = (HALF, s.pfedgate(column, 0.5)), (row, s.main_cell(column, row))
-    where = f"{column.title}, {protocol}, {row}"
-    parts: dict[str, Verdict | None] = {where: better(paired_rows(found, own, other, protocol), HALF, row)}
-    gain = decile_gain(found, own, other, protocol)
-    if gain is not None:
-        parts[f"{where}, bottom decile"] = sure(gain, DECILE_NOISE, f"{gain:+.2f} points")
-    return parts
+    return [*tuned, *([max(scored, key=lambda row: scored[row])] if scored else [])]
 
 
 WHY_BEST = (
     "The paper evaluates pFedGate right after local training, FedAvg and FedEM after averaging; here all are "
-    "evaluated in the same way. Likely, not tested apart: gates near 0.5 halve what each layer passes on, so that "
+    "evaluated in the same two ways. Likely, not tested apart: gates near 0.5 halve what each layer passes on, so that "
     "the network learns more slowly at first, and needs more rounds than there are here."
 )
 
@@ -96,24 +99,24 @@ WHY_BEST = (
 
 
 def judge_parts(found: Found) -> Verdict | None:
-    """Without sigmoid and client by client it is worse; without norms it is slower."""
+    """Without sigmoid and client by client it is worse than sample by sample; without norms it is slower."""
     parts: dict[str, Verdict | None] = {}
     for column in t.ablation_columns(found.scale):
         by_sample, whole = t.ablation_cell(column, t.BY_SAMPLE), t.ablation_cell(column, t.WHOLE)
-        for row, reference in (("without sigmoid", by_sample), ("client-wise", whole)):
+        for row in ("without sigmoid", "client-wise"):
             cell = t.ablation_cell(column, row)
-            pairing = paired_rows(found, (reference.row, reference), (row, cell))
-            parts[f"{column.title}, {row}"] = better(pairing, reference.row, row)
+            pairing = paired_rows(found, (by_sample.row, by_sample), (row, cell))
+            parts[f"{column.title}, {row}"] = better(pairing, by_sample.row, row)
         for row in ("without pre-norm", "without post-norm"):
             parts[f"{column.title}, speed {row}"] = slower(found, t.ablation_cell(column, row), whole)
-    return with_why(all_of(parts), WHY_PARTS)
+    return because(all_of(parts), WHY_PARTS)
 
 
 def slower(found: Found, own: Cell, whole: Cell) -> Verdict | None:
     ratio = t.relative(found, own, whole, None).measured
     if not isinstance(ratio, float):
         return None
-    return sure(ratio - 1, 0.1, f"{ratio:.2f} times the rounds")
+    return sure(ratio - 1, SPEED_NOISE, f"{ratio:.2f} times the rounds")
 
 
 WHY_PARTS = (
@@ -130,6 +133,7 @@ def judge_newcomers(found: Found) -> Verdict | None:
     """The gap of s = 0.5 is smaller than those of FedAvg and FedEM."""
     parts: dict[str, Verdict | None] = {}
     for column in few.few_columns(found.scale):
+        noise = GAP_NOISE / math.sqrt(num_newcomers(column))
         gaps = {row: newcomer_gap(found, column, row) for row in (HALF, s.FEDAVG, s.FEDEM)}
         own = gaps[HALF]
         for row in (s.FEDAVG, s.FEDEM):
@@ -137,10 +141,10 @@ def judge_newcomers(found: Found) -> Verdict | None:
             words = f"{column.title}, {row}"
             parts[words] = None
             if own is not None and other is not None:
-                verdict = sure(other - own, GAP_NOISE, f"gap {own:.2f}, {row} {other:.2f}")
+                verdict = sure(other - own, noise, f"gap {own:.2f}, {row} {other:.2f}")
                 few_come = num_newcomers(column) < LEAST_NEWCOMERS
                 parts[words] = replace(verdict, verdict="undecided") if few_come else verdict
-    return with_why(all_of(parts), WHY_NEWCOMERS)
+    return because(all_of(parts), WHY_NEWCOMERS)
 
 
 def num_newcomers(column: Column) -> int:
@@ -170,10 +174,10 @@ def judge_sampling(found: Found) -> Verdict | None:
         for row in t.GATED:
             pairing = paired_rows(found, (row, s.sampled(column, row)), (row, s.main_cell(column, row)))
             verdict = better(pairing, "a fifth", "all", margin=LITTLE_DROP)
-            if verdict is not None and never_learnt(found, s.sampled(column, row), row):
+            if verdict is not None and found.scale == "micro" and never_learnt(found, s.sampled(column, row), row):
                 verdict = replace(verdict, verdict="undecided", figure=f"{verdict.figure}, never learnt")
             parts[f"{column.title}, {row}"] = verdict
-    return with_why(all_of(parts), WHY_SAMPLING)
+    return because(all_of(parts), WHY_SAMPLING)
 
 
 def never_learnt(found: Found, cell: Cell, row: str) -> bool:
@@ -183,9 +187,10 @@ def never_learnt(found: Found, cell: Cell, row: str) -> bool:
 
 
 WHY_SAMPLING = (
-    "A run that is still near chance at its end says nothing of sampling: its rates, chosen with all clients in a "
-    "round, do not lead it off the plateau of the first rounds with so few of them. Else, likely and not tested apart: "
-    "a client's gate learns only when the client is called, and the shared network moves on between its visits."
+    "At the scale micro, a run that is still near chance at its end says nothing of sampling: its rates, chosen "
+    "with all clients in a round, do not lead it off the plateau of the first rounds with so few of them. Else, "
+    "likely and not tested apart: a client's gate learns only when the client is called, and the shared network "
+    "moves on between its visits."
 )
 
 
@@ -199,7 +204,7 @@ def judge_density(found: Found) -> Verdict | None:
         cells = [(s.gated(density), s.pfedgate(column, density)) for density in (0.3, 1.0)]
         pairing = paired_rows(found, cells[0], cells[1])
         parts[column.title] = better(pairing, "s = 0.3", "s = 1", margin=LITTLE_COST)
-    return with_why(all_of(parts), WHY_DENSITY)
+    return because(all_of(parts), WHY_DENSITY)
 
 
 WHY_DENSITY = (

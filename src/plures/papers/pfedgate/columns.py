@@ -35,6 +35,8 @@ class Column:
     """By s, the rates of the network and of the gate."""
     masked: Any = "head"
     """The layers that FedMask masks: the last of LEAF-CNN, the last two of LeNet."""
+    falling: bool = True
+    """Whether rates fall towards the end."""
     sampled_times: int = 5
     """With a fifth of the clients in a round, so many times as many rounds."""
 
@@ -58,7 +60,7 @@ def gate_rates(name: str) -> dict[str, tuple[float, float]]:
 
 
 DIRICHLET = {"partition": "dirichlet", "alpha": 0.4, "split": [0.6, 0.2, 0.2]}
-FULL = {"rounds": 400, "batch": 128, "every": 10, "often": 5}
+FULL: dict[str, Any] = {"rounds": 400, "batch": 128, "every": 10, "often": 5}
 TWO_LAST = ["body.9.*", "head"]
 
 FULL_COLUMNS = {
@@ -109,7 +111,7 @@ FULL_COLUMNS = {
 
 SHORT_RATES = {"1": (0.3, 0.1), "0.5": (0.3, 0.1), "0.3": (0.3, 0.1)}
 """Of short runs, chosen on validation data: with the paper's 0.1 for the network they come less far."""
-SMALL = {"rounds": 100, "batch": 64, "every": 5, "often": 2}
+SMALL: dict[str, Any] = {"rounds": 100, "batch": 64, "every": 5, "often": 2}
 CLOTHES = Column(
     name="Fashion-MNIST",
     stands_for="EMNIST",
@@ -135,6 +137,7 @@ FEW_CLOTHES = replace(
     model={"name": "leaf_cnn", "filters": [16, 32], "fc": [256]},
     rounds=30,
     batch=16,
+    falling=False,
     sampled_times=2,
 )
 

@@ -129,10 +129,11 @@ def split_cells(scale: Scale) -> list[Cell]:
 
 def show_splits(found: Found) -> list[Block]:
     """Numbers of blocks, under both protocols."""
-    shown, printed = few_columns(found.scale), PUBLISHED["table-7"]
+    shown, printed = few_columns(found.scale), without_notes("table-7")
     names, rows = pair_grid(found, shown, SPLIT_ROWS, split_cell, at_the_end(AFTER_ROUND), printed)
     after, trained = pair_grid(found, shown, SPLIT_ROWS, split_cell, at_the_end(AFTER_TRAINING), {})
     return [
         Grid(title="Accuracy of the last round", corner="method", columns=names, rows=rows),
         Grid(title="The same right after local training", corner="method", columns=after, rows=trained),
+        Words(text=" ".join(PUBLISHED["table-7"]["notes"])),
     ]

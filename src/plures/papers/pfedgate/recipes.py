@@ -10,9 +10,12 @@ from plures.papers.pfedgate import tables as t
 from plures.papers.pfedgate.counts import DENSITIES, TABLE_3
 from plures.papers.recipe import Recipe, Scale
 
-SMALL = "12,000 images, 20 clients, Dirichlet 0.4, 100 rounds, batches of 64"
+SMALL = "12,000 images, 20 clients, Dirichlet 0.4, 100 rounds, batches of 64, rates a tenth from round 76 on"
 MICRO = "2,000 images of Fashion-MNIST, 10 clients, Dirichlet 0.4, 30 rounds, batches of 16, a narrower LEAF-CNN"
-FULL = "100 clients (FEMNIST: 539 writers, CIFAR-100: 50), Dirichlet 0.4, 400 rounds, batches of 128"
+FULL = (
+    "100 clients (FEMNIST: 539 writers, CIFAR-100: 50), Dirichlet 0.4, 400 rounds, batches of 128, rates a tenth from "
+    "round 301 on"
+)
 CLOTHES = f"Fashion-MNIST with LEAF-CNN; {SMALL}"
 BOTH = f"Fashion-MNIST with LEAF-CNN and CIFAR-10 with LeNet; {SMALL}"
 LONG = "A run on CIFAR-10 takes about 7 hours on two cores, and FedEM three times as long."

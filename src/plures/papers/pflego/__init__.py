@@ -130,5 +130,6 @@ PAPER = Paper(
         Recipe(name="exactness", title="a round is a gradient step on the joint loss", show=show_exactness),
     ),
     claims=(*CLAIMS, *FURTHER_CLAIMS),
+    slips=tables.PUBLISHED["notes"],
     directions=DIRECTIONS,
 )

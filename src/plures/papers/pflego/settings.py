@@ -52,8 +52,8 @@ PHOTOS: dict[Scale, Size] = {
 }
 ALPHABETS: dict[Scale, Size] = {
     "micro": Size(examples=None, clients=8, cohort=2, tau=10, rounds=80, every=5),
-    "small": Size(examples=None, clients=12, cohort=3, tau=10, rounds=300, every=5),
-    "full": Size(examples=None, clients=50, cohort=10, tau=50, rounds=5000, every=10),
+    "small": Size(examples=None, clients=12, cohort=3, tau=10, rounds=300, every=2),
+    "full": Size(examples=None, clients=50, cohort=10, tau=50, rounds=5000),
 }
 FILTERS: dict[Scale, int] = {"micro": 16, "small": 32, "full": 64}
 """Of each convolution of the alphabets' network."""
@@ -81,7 +81,12 @@ def options(method: str, tau: int, beta: float, rho: float) -> Table:
         "fedper": {"lr": beta, "budget": steps},
         "fedavg": {"lr": beta, "budget": steps},
         "fedprox": {"lr": beta, "budget": steps, "mu": 0.01},
-        "fedbabu": {"lr": beta, "budget": steps, "tune": steps, "orthonormal": True},
+        "fedbabu": {
+            "lr": {"optimizer": "sgd", "lr": beta, "momentum": 0.9},
+            "budget": steps,
+            "tune": steps,
+            "orthonormal": True,
+        },
         "ditto": {"lr": beta, "budget": steps, "personal_budget": steps, "lam": 0.1},
         "fedrep": {
             "lr": beta,
@@ -112,10 +117,16 @@ def images(source: str, degree: str, method: str, scale: Scale, space: str = "lo
 
 
 def image_data(source: str, degree: str, size: Size, space: str = "local") -> Table:
-    """Everything is trained on, and the set's own test images are dealt by the same rule; UNIPEN has none."""
+    """Everything is trained on, and the set's own test images are dealt by the same rule; UNIPEN has none.
+
+    Pixels are from 0 to 1, as in the authors' code; photographs at the scale micro ran normalised.
+    """
     share = {"high": 2, "medium": CLASSES[source] // 2, "none": CLASSES[source]}
+    named: dict[str, str | Table] = {"emnist": EMNIST}
+    if size is not PHOTOS["micro"]:
+        named["cifar-10"] = {"name": "cifar-10", "normalised": False}
     data: Table = {
-        "source": EMNIST if source == "emnist" else source,
+        "source": named.get(source, source),
         "partition": "by_class",
         "clients": size.clients,
         "classes_per_client": share[degree],

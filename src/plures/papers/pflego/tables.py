@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Sequence
+from statistics import pstdev
 from typing import Any
 
 from plures.papers.blocks import Block, Grid
 from plures.papers.cells import Cell
+from plures.papers.outcomes import Outcome
 from plures.papers.pflego.settings import DEGREES, images, omniglot
 from plures.papers.published import load
 from plures.papers.reading import Read, entry, grid_rows, last, tail
@@ -24,8 +27,11 @@ OTHERS = {
     "FedRecon": "fedrecon",
     "PFLEGO": "pflego",
 }
-COHORT = tail("sampled/post_local/test/accuracy")
-"""What the papers report: the cohort's own models right after training."""
+COHORT_METRIC = "sampled/post_local/test/accuracy"
+COHORT = tail(COHORT_METRIC)
+"""What the authors' code reports: the cohort's own models right after training."""
+ALPHABETS = tail(COHORT_METRIC, until=1000)
+"""Of alphabets: "the last 10 global rounds of the first 1000", of 5,000."""
 GLOBAL_FEDAVG = "FedAvg, global labels"
 SHARED_KINDS = ("fedavg", "fedprox", "fedbabu")
 
@@ -64,10 +70,11 @@ def everybody(outcome: Any) -> float:
 def show_table_1(found: Found) -> list[Block]:
     cells = image_cells(found.scale)
     columns = list(dict.fromkeys(cell.column for cell in cells))
-    published = {row: renamed(numbers, found.scale) for row, numbers in PUBLISHED["table-1"].items()}
+    published = {row: printed_row(row, found.scale) for row in PUBLISHED["table-1"]}
     blocks: list[Block] = []
     for title, read, known in (
         ("Test accuracy of the cohort right after its training (E3), mean of the last 10 rounds, %", COHORT, published),
+        ("How far that moves: standard deviation over the last 10 rounds of a run", moved, None),
         ("Test accuracy of all clients (E2; FedAvg: E1), last round, %", everybody, None),
     ):
         for source in sources(found.scale):
@@ -77,13 +84,29 @@ def show_table_1(found: Found) -> list[Block]:
     return blocks
 
 
-def renamed(numbers: Mapping[str, float], scale: Scale) -> dict[str, float]:
-    """EMNIST's numbers stand beside UNIPEN's."""
+def moved(outcome: Outcome) -> float:
+    """The papers' own ± is of one run, over its last rounds."""
+    values = outcome.tail_values(COHORT_METRIC)
+    return 100 * pstdev(values) if len(values) > 1 else math.nan
+
+
+def printed_row(row: str, scale: Scale) -> dict[str, str]:
+    """Of Table 1; EMNIST's numbers stand beside UNIPEN's."""
     swap = "unipen" if scale != "full" else "emnist"
+    before = PUBLISHED["p2022"]["table-1"].get(row, {})
     return {
-        column.replace("emnist", swap, 1) if column.startswith("emnist") else column: value
-        for column, value in numbers.items()
+        column.replace("emnist", swap, 1) if column.startswith("emnist") else column: printed(
+            numbers, before.get(column)
+        )
+        for column, numbers in PUBLISHED["table-1"][row].items()
     }
+
+
+def printed(numbers: Sequence[float], before: Sequence[float] | None = None) -> str:
+    """As in 2023, and where 2022 has another number, that too."""
+    value, off = numbers
+    told = f"{value:.2f} ± {off:.2f}"
+    return told if before is None else f"{told} (2022: {before[0]:.2f})"
 
 
 def alphabet_cells(scale: Scale) -> list[Cell]:
@@ -94,11 +117,12 @@ def alphabet_cells(scale: Scale) -> list[Cell]:
 
 def show_table_2(found: Found) -> list[Block]:
     cells = alphabet_cells(found.scale)
-    reads: dict[str, Read] = {"cohort after training (E3)": COHORT, "all clients (E2; shared models: E1)": everybody}
+    before = PUBLISHED["p2022"]["table-2"]
+    known = {row: printed(numbers, before.get(row)) for row, numbers in PUBLISHED["table-2"].items()}
+    reads: dict[str, Read] = {"cohort after training (E3)": ALPHABETS, "all clients (E2; shared models: E1)": everybody}
     rows = {
         cell.row: [
-            entry(found, cell, read, PUBLISHED["table-2"][cell.row] if read is COHORT else None)
-            for read in reads.values()
+            entry(found, cell, read, known.get(cell.row) if read is ALPHABETS else None) for read in reads.values()
         ]
         for cell in cells
     }

@@ -25,11 +25,12 @@ NO_EMNIST = "EMNIST is not at hand here; FedPer or FedAvg on CIFAR-10 would take
 NO_PHOTOS = "Nine days a run on two cores for FedPer and FedAvg with the papers' network on CIFAR-10."
 NO_ALPHABETS = "5,000 rounds of 50 steps take more than a week a method on two cores."
 PROTOCOL = (
-    "The papers score the clients of a round right after their local training (E3), FedAvg too, and number each "
-    "client's classes anew, so that an output of the shared head means another digit on every client. FedAvg's high "
-    "numbers at high personalisation are those of models trained for 50 more steps on the client's own data; the "
-    "shared model itself is far lower. Their ± is over rounds of one run; ours is over seeds. Weights of PFLEGO's "
-    "sum, Adam at the server and U[0, 1) heads follow the authors' code."
+    "The authors' code scores the clients of a round right after their local training (E3), FedAvg too, where the "
+    "text says all clients; and it numbers each client's classes anew, so that an output of the shared head means "
+    "another digit on every client. FedAvg's high numbers at high personalisation are those of models trained for "
+    "50 more steps on the client's own data; the shared model itself is far lower. The papers' ± is a mean over "
+    "the last 10 rounds of an interval that they do not define; ours is over seeds, and over these rounds in a "
+    "table of its own. Weights of PFLEGO's sum, Adam at the server and U[0, 1) heads follow the authors' code."
 )
 ALPHABETS_DIFFER = (
     "Fewer alphabets, filters, steps and rounds, and no turned copies of test drawings among the training ones, "

@@ -1,0 +1,56 @@
+"""Which scale decides a claim, and from how many seeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from plures.papers.blocks import Verdict
+from plures.papers.claims import judged
+from plures.papers.outcomes import write_outcome
+from plures.papers.reading import all_of
+from plures.papers.recipe import Found
+from plures.papers.store import Store
+from tests.papers.made_up import OTHER, OWN, PAPER, outcome
+
+
+def paper_of(parts: dict[str, dict[str, str | None]]):
+    """A claim whose cases have these verdicts at a scale."""
+
+    def judge(found: Found) -> Verdict | None:
+        cases = parts.get(found.scale, {})
+        return all_of({name: None if one is None else Verdict(verdict=one, figure="") for name, one in cases.items()})
+
+    recipe = replace(PAPER.recipes[0], cells=lambda scale: [OWN, OTHER])
+    return replace(PAPER, recipes=(recipe,), claims=(replace(PAPER.claims[0], judge=judge),))
+
+
+@pytest.mark.parametrize(
+    ("parts", "scale", "verdict"),
+    [
+        ({"full": {"a": "holds", "b": None}, "micro": {"a": "fails", "b": "fails"}}, "micro", "fails"),
+        ({"full": {"a": "holds", "b": "holds"}, "micro": {"a": "fails", "b": "fails"}}, "full", "holds"),
+        ({"small": {"a": "holds", "b": None}, "micro": {"a": None, "b": "fails"}}, "small", "undecided"),
+        ({}, None, None),
+    ],
+    ids=["a part of a larger scale", "all of it", "parts alone", "nothing"],
+)
+def test_the_largest_scale_with_all_cases_decides(tmp_path, parts, scale, verdict):
+    (found,) = judged(paper_of(parts), Store(folder=tmp_path))
+
+    assert (found.scale, found.verdict and found.verdict.verdict) == (scale, verdict)
+
+
+def test_a_verdict_tells_its_seeds(tmp_path):
+    store = Store(folder=tmp_path)
+    (tmp_path / "cells").mkdir()
+    paper = paper_of({"micro": {"a": "holds"}})
+    (nothing,) = judged(paper, store)
+    write_outcome(store.path(OWN.key(0)), outcome([0.9]))
+    (one,) = judged(paper, Store(folder=tmp_path))
+    for seed in range(3):
+        write_outcome(store.path(OTHER.key(seed)), outcome([0.9]))
+    (several,) = judged(paper, Store(folder=tmp_path))
+
+    assert [found.place for found in (nothing, one, several)] == ["micro", "micro, 1 seed", "micro, 1 to 3 seeds"]
