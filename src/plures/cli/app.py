@@ -14,6 +14,7 @@ from rich.console import Console
 import plures
 from plures.cli.lazy import Lazy, LazyGroup
 from plures.core.errors import PluresError
+from plures.engines.memory import keep_freed_memory
 
 # Rich takes each paragraph as one line.
 EPILOG = """
@@ -114,10 +115,8 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run a command; errors of ours are one clear message, not a traceback."""
     sys.path.insert(0, str(Path.cwd()))
-    for name in (
-        "SIGTERM",
-        "SIGHUP",
-    ):  # as clusters end a job, and a closed terminal: keep the whole rounds, as at Ctrl-C
+    keep_freed_memory()
+    for name in ("SIGTERM", "SIGHUP"):  # as clusters end a job, and a closed terminal: keep whole rounds, as at Ctrl-C
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored
             signal.signal(number, interrupted)

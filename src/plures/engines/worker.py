@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import traceback
@@ -24,9 +23,8 @@ from plures.core.visit import Visit
 from plures.core.wire import Sent
 from plures.engines.arena import Arena, read, written
 from plures.engines.cached import cached_steps
+from plures.engines.memory import keep_freed_memory
 
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
-KEPT_BYTES = 2**30
 SLOTS = 2
 """Visits that a worker may have at a time: one to work on, and one to go on with."""
 
@@ -130,14 +128,6 @@ def work(
         work = None if asked is None else works[asked]
         pipe.send_bytes(written(answered(program, population, work, task), outbox[number % SLOTS]))
         number += 1
-
-
-def keep_freed_memory() -> None:
-    """Steps free large tensors and want them again at once; what went back to the system would have to be cleared."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU C library
-    if mallopt is not None:
-        for setting in (MMAP_THRESHOLD, TRIM_THRESHOLD):
-            mallopt(setting, KEPT_BYTES)
 
 
 def answered(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plures.core.errors import PluresError
+from plures.engines.memory import keep_freed_memory
 from plures.papers.outcomes import Made, Outcome, distilled, read_final_clients, short, write_outcome
 from plures.recipes import run_experiment
 from plures.recipes.experiment import Experiment, make_experiment, plain_table
@@ -25,6 +26,7 @@ INTERRUPTED, FAILED = 130, 1
 
 def main() -> int:
     """What goes wrong is told on standard error, in a line."""
+    keep_freed_memory()
     asked = json.load(sys.stdin)
     try:
         outcome = run_cell(
