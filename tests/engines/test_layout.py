@@ -17,7 +17,7 @@ from plures.engines import layout
 from plures.engines.cached import Cached, cached_steps
 from plures.engines.layout import by_channels, turned_back
 from plures.local import epochs, sgd
-from plures.methods import fedavg, fedper, fedprox, fedrep, fedspa
+from plures.methods import fedavg, fedper, fedprox, fedrep, fedspa, pfedgate
 from plures.models import leaf_cnn, lenet5, resnet8_gn
 from plures.parts import conv_adapters
 from tests.helpers.methods import Population, assert_near, network, play
@@ -70,6 +70,9 @@ def problem_of(make, method) -> Problem:
 
 
 MINI = epochs(2, batch=3)
+GATED = pfedgate(
+    budget=MINI, lr=sgd(0.1, momentum=0.9), gate_lr=0.1, density=0.6, splits=3, pre_norm=False, post_norm=False
+)
 CASES = {
     "fedavg": (Grouped, fedavg(budget=MINI)),
     "momentum": (Grouped, fedavg(budget=MINI, lr=sgd(0.1, momentum=0.9))),
@@ -77,6 +80,7 @@ CASES = {
     "own running statistics": (Normed, fedavg(budget=MINI, buffers="personal")),
     "body and head in turn": (Grouped, fedrep(budget=MINI, head_budget=MINI)),
     "masks": (Grouped, fedspa(budget=MINI)),
+    "gates": (Grouped, GATED),
     "a network that refuses": (Viewing, fedavg(budget=MINI)),
 }
 

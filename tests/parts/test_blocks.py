@@ -240,3 +240,18 @@ def test_pieces_with_one_label_are_one_block_and_never_forced():
 def test_a_piece_is_a_size_or_a_size_and_a_label(piece):
     with pytest.raises(InvalidConfig, match="or of pairs such as"):
         cut(nn.Linear(3, 2), {"bias": [piece]}, 5, 0.2)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("by_channels", [False, True])
+def test_a_gated_kernel_lies_as_the_kernel_does(channels, by_channels):
+    conv = torch.nn.Conv2d(channels, 4, 3)
+    blocks = cut(conv, "first", 3, 0.2)
+    given = conv.weight.detach()
+    if by_channels:
+        given = given.to(memory_format=torch.channels_last)
+    gates = torch.tensor([0.5, 2.0, 0.0, 1.0, 1.0, 1.0])[: blocks.count]
+    found = blocks.expand("weight", gates, given)
+    assert found.stride() == given.stride()
+    pieces = [gates[piece.block].expand(piece.stop - piece.start) for piece in blocks.by_name["weight"]]
+    assert torch.equal(found.flatten(), given.flatten() * torch.cat(pieces))

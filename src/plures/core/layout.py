@@ -37,6 +37,12 @@ def kernels_by_channels(params: Params) -> Params:
     }
 
 
+def laid_like(pattern: Tensor, value: Tensor) -> Tensor:
+    """A tensor made of a kernel: by channels if that was. Only strides tell, where there is one channel."""
+    turned = is_kernel(pattern) and pattern.stride(1) == 1 and pattern.shape[2:].numel() > 1
+    return value.to(memory_format=torch.channels_last) if turned else value
+
+
 def can_divide(module: nn.Module) -> bool:
     """Whether it is worth while, and examples do not choose their network together."""
     return has_convolutions(module) and not hasattr(module, "gates")

@@ -9,7 +9,7 @@ from plures.core.problem import Outcome, Problem, Watch, plain_steps
 from plures.core.types import Params
 from plures.engines.chain_phases import chain_steps
 from plures.engines.head_steps import head_steps
-from plures.local.optimizers import Sgd
+from plures.engines.movers import mover_of
 
 
 def fused_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
@@ -27,13 +27,12 @@ def in_place_steps(problem: Problem) -> Outcome:
     """Gradients by autograd, steps straight into copies that are made once."""
     phase, visit = problem.phase, problem.visit
     moving, watched = problem.moving_names(), problem.observed_names()
-    rules = problem.optimizers()
-    if not all(type(rule) is Sgd for rule, _ in rules):
+    own = {name: problem.params[name].clone() for name in moving}
+    movers = [mover_of(rule, names, own, visit.round) for rule, names in problem.optimizers()]
+    if None in movers:
         return plain_steps(problem)
     scale = phase.scale(visit.facts)
-    own = {name: problem.params[name].clone() for name in moving}
     params = problem.params | own
-    movers = [Mover(rule, names, own, visit.round) for rule, names in rules if isinstance(rule, Sgd)]
     observed: Params = {}
     losses: list[Tensor] = []
     num_seen = 0
@@ -41,32 +40,9 @@ def in_place_steps(problem: Problem) -> Outcome:
         grads, loss = problem.gradients(params, batch, moving + watched)
         observed = {name: grads[name] for name in watched}
         step = problem.clipped({name: grads[name] for name in moving})
-        for mover in movers:
+        for mover in filter(None, movers):
             mover.move([step[name] for name in mover.names], scale)
         losses.append(loss)
         num_seen += batch.num_examples
     mean_loss = torch.stack(losses).mean() if losses else torch.zeros(())
     return Outcome(params, observed, mean_loss, num_seen / visit.data.num_examples)
-
-
-class Mover:
-    """SGD on some parameters, in place."""
-
-    def __init__(self, rule: Sgd, names: list[str], params: Params, round: int) -> None:
-        self.rule, self.names, self.lr = rule, names, rule.lr(round)
-        self.values = [params[name] for name in names]
-        self.past = [torch.zeros_like(value) for value in self.values] if rule.momentum else []
-
-    def move(self, grads: list[Tensor] | tuple[Tensor, ...], scale: float) -> None:
-        if not self.names:
-            return
-        rule = self.rule
-        if scale != 1.0:
-            grads = torch._foreach_mul(grads, scale)
-        if rule.weight_decay:
-            grads = torch._foreach_add(grads, self.values, alpha=rule.weight_decay)
-        if rule.momentum:
-            torch._foreach_mul_(self.past, rule.momentum)
-            torch._foreach_add_(self.past, grads)
-            grads = torch._foreach_add(grads, self.past, alpha=rule.momentum) if rule.nesterov else self.past
-        torch._foreach_add_(self.values, grads, alpha=-self.lr)

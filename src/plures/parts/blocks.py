@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from plures.core.errors import InvalidConfig, InvalidModel, did_you_mean
+from plures.core.layout import laid_like
 from plures.parts.layers import NORMS
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -64,9 +65,10 @@ class Blocks:
 
     def expand(self, name: str, gates: Tensor, like: Tensor) -> Tensor:
         """A parameter with each of its pieces times the gate of its block."""
-        flat = like.reshape(-1)
-        parts = [flat[piece.start : piece.stop] * gates[piece.block] for piece in self.by_name[name]]
-        return torch.cat(parts).reshape(like.shape)
+        pieces = self.by_name[name]
+        values = torch.split(like.reshape(-1), [piece.stop - piece.start for piece in pieces])
+        gated = [value * gates[piece.block] for value, piece in zip(values, pieces, strict=True)]
+        return laid_like(like, torch.cat(gated).reshape(like.shape))
 
 
 def cut_first(shapes: Shapes, splits: int, least: float) -> dict[str, list[int]]:
