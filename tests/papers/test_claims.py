@@ -12,18 +12,19 @@ from plures.papers.outcomes import write_outcome
 from plures.papers.reading import all_of
 from plures.papers.recipe import Found
 from plures.papers.store import Store
-from tests.papers.made_up import OTHER, OWN, PAPER, outcome
+from tests.papers.made_up import OTHER, OWN, PAPER, cell, outcome
 
 
 def paper_of(parts: dict[str, dict[str, str | None]]):
-    """A claim whose cases have these verdicts at a scale."""
+    """A claim whose cases have these verdicts at a scale, found from two cells."""
 
     def judge(found: Found) -> Verdict | None:
+        for one in (OWN, OTHER):
+            found.outcomes(one)
         cases = parts.get(found.scale, {})
         return all_of({name: None if one is None else Verdict(verdict=one, figure="") for name, one in cases.items()})
 
-    recipe = replace(PAPER.recipes[0], cells=lambda scale: [OWN, OTHER])
-    return replace(PAPER, recipes=(recipe,), claims=(replace(PAPER.claims[0], judge=judge),))
+    return replace(PAPER, claims=(replace(PAPER.claims[0], judge=judge),))
 
 
 @pytest.mark.parametrize(
@@ -42,9 +43,11 @@ def test_the_largest_scale_with_all_cases_decides(tmp_path, parts, scale, verdic
     assert (found.scale, found.verdict and found.verdict.verdict) == (scale, verdict)
 
 
-def test_a_verdict_tells_its_seeds(tmp_path):
-    store = Store(folder=tmp_path)
+def test_a_verdict_tells_the_seeds_of_what_it_was_found_from(tmp_path):
+    store, elsewhere = Store(folder=tmp_path), cell("Elsewhere", rounds=3)
     (tmp_path / "cells").mkdir()
+    for seed in range(5):
+        write_outcome(store.path(elsewhere.key(seed)), outcome([0.9]))
     paper = paper_of({"micro": {"a": "holds"}})
     (nothing,) = judged(paper, store)
     write_outcome(store.path(OWN.key(0)), outcome([0.9]))

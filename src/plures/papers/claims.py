@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plures.papers.blocks import NOT_RUN, Verdict
-from plures.papers.recipe import SCALES, Claim, Paper, Scale
+from plures.papers.cells import Cell
+from plures.papers.outcomes import Outcome
+from plures.papers.recipe import SCALES, Claim, Found, Paper, Scale
 from plures.papers.store import Shelf, Store
 
 
@@ -17,7 +19,7 @@ class Judged:
     verdict: Verdict | None = None
     scale: Scale | None = None
     seeds: tuple[int, int] | None = None
-    """Of its runs, the fewest and the most; None where nothing is trained."""
+    """Of the runs that it was found from, the fewest and the most; None where nothing is trained."""
 
     @property
     def place(self) -> str:
@@ -29,28 +31,38 @@ class Judged:
         return f"{self.scale}, {count} seed{'s'[: many > 1]}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What has been run, and of how many seeds whatever was asked for."""
+
+    found: Found
+    counts: list[int] = field(default_factory=list)
+
+    @property
+    def scale(self) -> Scale:
+        return self.found.scale
+
+    def outcomes(self, cell: Cell) -> dict[int, Outcome]:
+        outcomes = self.found.outcomes(cell)
+        if outcomes:
+            self.counts.append(len(outcomes))
+        return outcomes
+
+
 def judged(paper: Paper, store: Store) -> list[Judged]:
-    return [judge(paper, claim, store) for claim in paper.claims]
+    return [judge(claim, store) for claim in paper.claims]
 
 
-def judge(paper: Paper, claim: Claim, store: Store) -> Judged:
+def judge(claim: Claim, store: Store) -> Judged:
     """At the largest scale at which all its cases have run; where there is none, at the largest with any."""
-    found = [(scale, claim.judge(Shelf(store=store, scale=scale))) for scale in reversed(SCALES)]
-    known = [(scale, verdict) for scale, verdict in found if verdict is not None]
+    looked = [Asked(found=Shelf(store=store, scale=scale)) for scale in reversed(SCALES)]
+    known = [(asked, verdict) for asked in looked if (verdict := claim.judge(asked)) is not None]
     if not known:
         return Judged(claim=claim)
-    scale, verdict = next(((scale, one) for scale, one in known if is_whole(one)), known[0])
-    return Judged(
-        claim=claim, verdict=verdict, scale=scale, seeds=seeds_of(paper, claim, Shelf(store=store, scale=scale))
-    )
+    asked, verdict = next((one for one in known if is_whole(one[1])), known[0])
+    seeds = (min(asked.counts), max(asked.counts)) if asked.counts else None
+    return Judged(claim=claim, verdict=verdict, scale=asked.scale, seeds=seeds)
 
 
 def is_whole(verdict: Verdict) -> bool:
     return NOT_RUN not in verdict.parts.values()
-
-
-def seeds_of(paper: Paper, claim: Claim, shelf: Shelf) -> tuple[int, int] | None:
-    """Of the runs that are there."""
-    cells = [cell for name in claim.recipes for cell in paper.recipe(name).cells(shelf.scale)]
-    counts = [len(found) for found in map(shelf.outcomes, cells) if found]
-    return (min(counts), max(counts)) if counts else None

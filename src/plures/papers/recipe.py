@@ -62,8 +62,6 @@ class Claim:
     text: str
     judge: Callable[[Found], Verdict | None]
     """None where too little has run at this scale."""
-    recipes: Sequence[str]
-    """Whose cells decide."""
 
 
 @dataclass(frozen=True, kw_only=True)

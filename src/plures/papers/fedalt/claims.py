@@ -186,37 +186,31 @@ CLAIMS = [
         text="Partial personalisation has most of the gain of full personalisation, with a small part of the "
         "parameters.",
         judge=judge_1,
-        recipes=["table-3", "figure-3", "table-5", "table-6", "table-7"],
     ),
     Claim(
         name="H2",
         text="FedAlt is at least as good as FedSim, and FedSim as partial fine-tuning, in all cases but one.",
         judge=judge_2,
-        recipes=["table-4", "unipen"],
     ),
     Claim(
         name="H2, equal passes",
         text="FedAlt is at least as good as FedSim with as many passes over the data (a control; the paper does not "
         "claim it).",
         judge=judge_passes,
-        recipes=["table-4", "unipen"],
     ),
     Claim(
         name="H3",
         text=f"Personalisation hurts some clients (here: {100 * SOME:g} %); neither L2 nor dropout cures it.",
         judge=judge_3,
-        recipes=["figure-4", "figure-6", "figure-7", "figure-9", "figure-10"],
     ),
     Claim(
         name="H4",
         text="Fine-tuning at the end matters little for clients with state, and much for clients without.",
         judge=judge_4,
-        recipes=["table-10", "table-11", "table-12"],
     ),
     Claim(
         name="H5",
         text="Without noise, FedAlt suffers less than FedSim from the coupling of shared and personal parts.",
         judge=judge_5,
-        recipes=["theory"],
     ),
 ]

@@ -194,36 +194,30 @@ CLAIMS = (
         name="H1",
         text="Where clients differ, DST is above FedAvg and RSM, at most a point below the best, at half the traffic",
         judge=judge_best,
-        recipes=("table-1",),
     ),
     Claim(
         name="H2",
         text="RSM does as well as FedAvg where clients are alike, and worse than DST where they differ",
         judge=judge_static,
-        recipes=("table-1",),
     ),
     Claim(
         name="H3",
         text="The more clients differ, the more sparsity pays",
         judge=judge_sparsity,
-        recipes=("table-3", "figure-4"),
     ),
     Claim(
         name="H4",
         text="Layers that are sparse by ERK do better than layers that are all as sparse",
         judge=judge_layers,
-        recipes=("table-4", "figure-5"),
     ),
     Claim(
         name="H5",
         text="Regrowth by gradient is slightly better than at random",
         judge=judge_regrowth,
-        recipes=("figure-7",),
     ),
     Claim(
         name="H6",
         text="The dense model of DST is as good as the personal ones where clients are alike, worse where they differ",
         judge=judge_global,
-        recipes=("figure-8",),
     ),
 )

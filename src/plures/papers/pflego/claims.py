@@ -164,51 +164,43 @@ CLAIMS = (
         name="H1",
         text="PFLEGO is best at high and medium personalisation (cohort after training, as in the authors' code).",
         judge=judge_cohort,
-        recipes=("table-1",),
     ),
     Claim(
         name="H1b",
         text="PFLEGO is above FedPer at high and medium personalisation on all clients (E2).",
         judge=judge_best,
-        recipes=("table-1",),
     ),
     Claim(
         name="H1, global labels",
         text="PFLEGO is above FedAvg whose outputs mean the same everywhere (a control; the papers do not claim it).",
         judge=judge_global_labels,
-        recipes=("table-1",),
     ),
-    Claim(name="H1c", text="FedAvg is best without personalisation.", judge=judge_none, recipes=("table-1",)),
+    Claim(name="H1c", text="FedAvg is best without personalisation.", judge=judge_none),
     Claim(
         name="H2",
         text="PFLEGO has the lowest training loss in most rounds and at the end (equation 1: all clients).",
         judge=judge_loss,
-        recipes=("table-1",),
     ),
     Claim(
         name="H2, cohort",
         text="PFLEGO has the lowest training loss in most rounds and at the end (the cohort after its training, as in "
         "the code).",
         judge=judge_cohort_loss,
-        recipes=("table-1",),
     ),
     Claim(
         name="H3",
         text="A round costs a client two network passes, whatever tau.",
         judge=judge_passes,
-        recipes=("counts",),
     ),
     Claim(
         name="H4",
         text="A round is an exact, unbiased step of SGD on the joint loss.",
         judge=judge_exact,
-        recipes=("exactness",),
     ),
     Claim(
         name="H5",
         text="More clients in a round make PFLEGO faster, and not FedPer or FedAvg.",
         judge=judge_participation,
-        recipes=("figure-6",),
     ),
 )
 

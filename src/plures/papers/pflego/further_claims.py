@@ -84,24 +84,20 @@ FURTHER_CLAIMS = (
         text="On Omniglot PFLEGO is best and FedRecon second; methods with heads of their own are far above FedAvg "
         "and FedProx.",
         judge=judge_alphabets,
-        recipes=("table-2",),
     ),
     Claim(
         name="F4",
         text="With any number of steps PFLEGO has a higher test accuracy than FedRecon.",
         judge=judge_steps,
-        recipes=("figure-4",),
     ),
     Claim(
         name="F12, 2022",
         text="On Omniglot PFLEGO has a lower training loss than FedRecon in most rounds and at the end.",
         judge=judge_pair,
-        recipes=("figure-12-2022",),
     ),
     Claim(
         name="F4, 2022",
         text="With any rate of the server, a larger rate of the clients makes PFLEGO faster.",
         judge=judge_rates,
-        recipes=("figure-4-2022",),
     ),
 )
