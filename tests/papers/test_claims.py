@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from plures.papers import PAPERS, find_paper
 from plures.papers.blocks import Verdict
+from plures.papers.cells import Cell
 from plures.papers.claims import judged
-from plures.papers.outcomes import write_outcome
+from plures.papers.outcomes import Outcome, write_outcome
 from plures.papers.reading import all_of
-from plures.papers.recipe import Found
+from plures.papers.recipe import SCALES, Found, Scale
 from plures.papers.store import Store
 from tests.papers.made_up import OTHER, OWN, PAPER, cell, outcome
 
@@ -57,3 +59,29 @@ def test_a_verdict_tells_the_seeds_of_what_it_was_found_from(tmp_path):
     (several,) = judged(paper, Store(folder=tmp_path))
 
     assert [found.place for found in (nothing, one, several)] == ["micro", "micro, 1 seed", "micro, 1 to 3 seeds"]
+
+
+class Nothing:
+    """Nothing has been run; remembers what was asked for."""
+
+    def __init__(self, scale: Scale) -> None:
+        self.scale: Scale = scale
+        self.asked: set[str] = set()
+
+    def outcomes(self, cell: Cell) -> dict[int, Outcome]:
+        self.asked.add(cell.key(0))
+        return {}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", PAPERS)
+def test_claims_are_about_cells_of_some_item(name, scale):
+    paper = find_paper(name)
+    run = {cell.key(0) for recipe in paper.recipes for cell in recipe.cells(scale)}
+    found = Nothing(scale)
+
+    for claim in paper.claims:
+        claim.judge(found)
+
+    assert found.asked
+    assert found.asked <= run
