@@ -39,6 +39,23 @@ def test_a_name_that_there_is_not_is_told(plures, name, words):
     assert words in said.err
 
 
+def test_a_text_that_no_cell_has_is_told_before_anything_is_written(plures, tmp_path):
+    said = plures("paper", "pflego/figure-2", "--only", "FedPre", "--out", "out")
+
+    assert said.code == 2
+    assert "no row or column has 'FedPre'" in said.err
+    assert "FedPer" in said.err
+    assert not (tmp_path / "here" / "out").exists()
+
+
+def test_only_some_cells_are_counted(plures, monkeypatch, tmp_path):
+    monkeypatch.setenv("PLURES_DATA", str(tmp_path / "nowhere"))
+
+    told = json.loads(plures("paper", "pflego/figure-2", "--only", "fedper", "--dry", "--json").out)
+
+    assert told["missing_data"] == {"mnist": 3}
+
+
 def test_without_its_data_nothing_runs_and_the_page_says_so(plures, monkeypatch, tmp_path):
     monkeypatch.setenv("PLURES_DATA", str(tmp_path / "nowhere"))
 

@@ -16,8 +16,7 @@ from plures.engines.memory import keep_freed_memory
 def faults(times):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(times):
-        kept = [torch.ones(2**20) for _ in range(8)]
-        del kept
+        torch.ones(2**24)  # more than the library ever keeps by itself
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 torch.set_num_threads(1)
@@ -26,8 +25,6 @@ if sys.argv[1] == "keep":
 faults(3)
 print(faults(20))
 """
-PAGES = 20 * 8 * 2**20 * 4 // 4096
-"""Of all tensors that are made: each is touched once."""
 
 
 def page_faults(how: str) -> int:
@@ -37,7 +34,7 @@ def page_faults(how: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of the GNU C library")
 def test_memory_that_was_freed_is_not_asked_for_again() -> None:
-    assert page_faults("keep") < PAGES / 100
+    assert page_faults("keep") < page_faults("give back") / 3
 
 
 def test_where_the_library_has_no_such_setting_nothing_happens(monkeypatch) -> None:

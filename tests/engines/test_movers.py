@@ -8,7 +8,7 @@ from torch import Tensor
 
 from plures.core.layout import kernels_by_channels
 from plures.core.seeds import generator
-from plures.engines.movers import FEW, Mover, TouchedMover, mover_of
+from plures.engines.movers import FEW, SgdMover, TouchedMover, can_move, mover_of
 from plures.local import adam, sgd
 from plures.local.touched import TouchedOnly
 from tests.helpers.methods import assert_near
@@ -90,13 +90,17 @@ def test_a_piece_is_touched_by_its_last_entry_alone_and_by_what_is_no_number():
 def test_the_rate_is_that_of_the_round():
     found = {"w": torch.ones(2)}
     mover = mover_of(sgd(lambda round: 0.1 * round), ["w"], found, 3)
-    assert type(mover) is Mover
+    assert type(mover) is SgdMover
     mover.move([torch.ones(2)], 1.0)
     assert found["w"].tolist() == pytest.approx([0.7, 0.7])
 
 
 def test_other_rules_are_left_to_the_plain_steps():
-    params = {"w": torch.ones(2)}
-    assert mover_of(adam(0.1), ["w"], params, 1) is None
-    assert mover_of(TouchedOnly(rule=adam(0.1), spans={}), ["w"], params, 1) is None
-    assert mover_of(TouchedOnly(rule=sgd(0.1), spans={}), ["w"], {"w": torch.ones(2, device="meta")}, 1) is None
+    here, elsewhere = [torch.ones(2)], [torch.ones(2, device="meta")]
+    gated = TouchedOnly(rule=sgd(0.1), spans={})
+    assert can_move(sgd(0.1), here)
+    assert can_move(sgd(0.1), elsewhere)
+    assert can_move(gated, here)
+    assert not can_move(gated, elsewhere)
+    assert not can_move(adam(0.1), here)
+    assert not can_move(TouchedOnly(rule=adam(0.1), spans={}), here)

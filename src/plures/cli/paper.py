@@ -28,8 +28,8 @@ def paper(
     scale: Annotated[Scale, typer.Option(help="How much of it: minutes, hours, or the paper's own setting.")] = "micro",
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each cell.")] = 1,
     only: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only cells with this in their row or column.")
-    ] = None,
+        str, typer.Option(metavar="TEXT", help="Only cells with this in their row or column.", show_default=False)
+    ] = "",
     jobs: Annotated[int, typer.Option(min=0, help="Runs at once; 0: one for each core.")] = 0,
     dry: Annotated[bool, typer.Option("--dry", help="Tell what would run and how long it would take.")] = False,
     pages: Annotated[bool, typer.Option("--pages", help="Run nothing; write the pages from what is there.")] = False,
@@ -59,9 +59,11 @@ def paper(
     if name == "check":
         showing.check_directions(at_once, as_json=as_json)
         return
-    for known, recipes in showing.chosen(name):
+    found = showing.chosen(name)
+    showing.check_only(found, scale, only)
+    for known, recipes in found:
         store = showing.Store(folder=out / known.name)
-        missing = showing.wanted(recipes, scale, seeds, only, store)
+        missing = showing.missing_jobs(recipes, scale, seeds, store, only)
         if dry:
             showing.show_plan(known, missing, store, as_json=as_json)
             continue

@@ -15,7 +15,7 @@ from plures.core.errors import InvalidConfig, did_you_mean
 from plures.papers import PAPERS, find_paper
 from plures.papers.claims import judged
 from plures.papers.page import write_page
-from plures.papers.planning import Job, chosen_recipes, missing_jobs
+from plures.papers.planning import Job, chosen_recipes, has, missing_jobs
 from plures.papers.recipe import SCALES, Paper, Recipe, Scale
 from plures.papers.results import write_results
 from plures.papers.states import WAITING, item_states
@@ -27,12 +27,13 @@ __all__ = [
     "Store",
     "available_cores",
     "check_directions",
+    "check_only",
     "chosen",
     "finish",
+    "missing_jobs",
     "run_missing",
     "show_list",
     "show_plan",
-    "wanted",
     "write_results",
 ]
 
@@ -59,11 +60,12 @@ def chosen(name: str) -> list[tuple[Paper, list[Recipe]]]:
     return [(found, chosen_recipes(found, [item] if item else []))]
 
 
-def wanted(recipes: list[Recipe], scale: Scale, seeds: int, only: str | None, store: Store) -> tuple[list[Job], int]:
-    jobs, there = missing_jobs(recipes, scale, seeds, store)
-    if only is not None:
-        jobs = [job for job in jobs if only.lower() in f"{job.cell.row} {job.cell.column}".lower()]
-    return jobs, there
+def check_only(found: list[tuple[Paper, list[Recipe]]], scale: Scale, only: str) -> None:
+    """Refuse a text that no cell has: nothing would run, and nobody would know why."""
+    cells = [cell for _, recipes in found for recipe in recipes for cell in recipe.cells(scale)]
+    if only and not any(has(cell, only) for cell in cells):
+        names = list(dict.fromkeys(name for cell in cells for name in (cell.row, cell.column) if name))
+        raise InvalidConfig(f"At the scale {scale} no row or column has '{only}'. {did_you_mean(only, names)}")
 
 
 def show_plan(known: Paper, missing_runs: tuple[list[Job], int], store: Store, *, as_json: bool) -> None:

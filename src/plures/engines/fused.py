@@ -9,7 +9,7 @@ from plures.core.problem import Outcome, Problem, Watch, plain_steps
 from plures.core.types import Params
 from plures.engines.chain_phases import chain_steps
 from plures.engines.head_steps import head_steps
-from plures.engines.movers import mover_of
+from plures.engines.movers import can_move, mover_of
 
 
 def fused_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
@@ -27,11 +27,12 @@ def in_place_steps(problem: Problem) -> Outcome:
     """Gradients by autograd, steps straight into copies that are made once."""
     phase, visit = problem.phase, problem.visit
     moving, watched = problem.moving_names(), problem.observed_names()
-    own = {name: problem.params[name].clone() for name in moving}
-    movers = [mover_of(rule, names, own, visit.round) for rule, names in problem.optimizers()]
-    if None in movers:
+    rules = problem.optimizers()
+    if not all(can_move(rule, [problem.params[name] for name in names]) for rule, names in rules):
         return plain_steps(problem)
     scale = phase.scale(visit.facts)
+    own = {name: problem.params[name].clone() for name in moving}
+    movers = [mover_of(rule, names, own, visit.round) for rule, names in rules]
     params = problem.params | own
     observed: Params = {}
     losses: list[Tensor] = []
@@ -40,7 +41,7 @@ def in_place_steps(problem: Problem) -> Outcome:
         grads, loss = problem.gradients(params, batch, moving + watched)
         observed = {name: grads[name] for name in watched}
         step = problem.clipped({name: grads[name] for name in moving})
-        for mover in filter(None, movers):
+        for mover in movers:
             mover.move([step[name] for name in mover.names], scale)
         losses.append(loss)
         num_seen += batch.num_examples

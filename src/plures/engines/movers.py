@@ -8,7 +8,7 @@ from torch import Tensor
 from plures.core.method import Optimizer
 from plures.core.types import Params
 from plures.local.optimizers import Sgd
-from plures.local.touched import TouchedOnly, touched
+from plures.local.touched import Spans, TouchedOnly, touched
 
 FEW = 32
 """Entries that are looked at first: where anything is touched, nearly everything is."""
@@ -17,17 +17,23 @@ Span = tuple[int, int]
 Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
-def mover_of(rule: Optimizer, names: list[str], params: Params, round: int) -> Mover | None:
-    """None for a rule that is not known here, or whose choices would keep an accelerator waiting."""
-    if type(rule) is Sgd:
-        return Mover(rule, names, params, round)
-    on_processor = all(params[name].device.type == "cpu" for name in names)
-    if type(rule) is TouchedOnly and type(rule.rule) is Sgd and on_processor:
-        return TouchedMover(rule, rule.rule, names, params, round)
-    return None
+def can_move(rule: Optimizer, values: list[Tensor]) -> bool:
+    """Whether a rule is known here; choosing pieces would keep an accelerator waiting."""
+    if type(rule) is TouchedOnly:
+        return type(rule.rule) is Sgd and all(value.device.type == "cpu" for value in values)
+    return type(rule) is Sgd
 
 
-class Mover:
+def mover_of(rule: Optimizer, names: list[str], params: Params, round: int) -> SgdMover:
+    """Of a rule that can be moved by."""
+    if isinstance(rule, TouchedOnly):
+        assert isinstance(rule.rule, Sgd)
+        return TouchedMover(rule.rule, names, params, round, rule.spans)
+    assert isinstance(rule, Sgd)
+    return SgdMover(rule, names, params, round)
+
+
+class SgdMover:
     """SGD on some parameters."""
 
     def __init__(self, rule: Sgd, names: list[str], params: Params, round: int) -> None:
@@ -50,12 +56,12 @@ class Mover:
         torch._foreach_add_(values, grads, alpha=-self.lr)
 
 
-class TouchedMover(Mover):
+class TouchedMover(SgdMover):
     """SGD on the pieces whose gradient is not all zero; the others keep their values and their momentum."""
 
-    def __init__(self, touching: TouchedOnly, rule: Sgd, names: list[str], params: Params, round: int) -> None:
+    def __init__(self, rule: Sgd, names: list[str], params: Params, round: int, spans: Spans) -> None:
         super().__init__(rule, names, params, round)
-        self.spans = [touching.spans.get(name) for name in names]
+        self.spans = [spans.get(name) for name in names]
 
     def step(self, values: list[Tensor], past: list[Tensor], grads: Tensors) -> None:
         chosen: list[tuple[Tensor, ...]] = []

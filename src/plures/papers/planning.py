@@ -53,14 +53,16 @@ class Job:
         return f"{named}, {self.cell.column}" if self.cell.column else named
 
 
-def missing_jobs(recipes: Sequence[Recipe], scale: Scale, seeds: int, store: Store) -> tuple[list[Job], int]:
+def missing_jobs(
+    recipes: Sequence[Recipe], scale: Scale, seeds: int, store: Store, only: str = ""
+) -> tuple[list[Job], int]:
     """What has not been run, each configuration once; and how many runs are there already."""
     jobs: dict[str, Job] = {}
     there: set[str] = set()
     for seed in range(seeds):
         for recipe in recipes:
             for cell in recipe.cells(scale):
-                if cell.most_seeds is not None and seed >= cell.most_seeds:
+                if not has(cell, only) or (cell.most_seeds is not None and seed >= cell.most_seeds):
                     continue
                 key = cell.key(seed)
                 if store.path(key).is_file():
@@ -70,6 +72,11 @@ def missing_jobs(recipes: Sequence[Recipe], scale: Scale, seeds: int, store: Sto
                         recipe=recipe.name, cell=cell, seed=seed, key=key, waits_for=first_stage(cell, seed)
                     )
     return list(jobs.values()), len(there)
+
+
+def has(cell: Cell, only: str) -> bool:
+    """Whether a text is in its row or column; the empty text is in all."""
+    return only.lower() in f"{cell.row} {cell.column}".lower()
 
 
 def first_stage(cell: Cell, seed: int) -> str | None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from plures.core.seeds import global_draws
 from plures.data import Federation, digits_federation
 from plures.local import sgd
 from plures.methods import pflego
@@ -98,10 +99,16 @@ def show_exactness(found: Found) -> list[Block]:
     ]
 
 
+def seeded_network() -> nn.Module:
+    """The same whenever a page is written."""
+    with global_draws(0, "exactness"):
+        return mlp(hidden=(32,))
+
+
 @cache
 def difference(cohort: int) -> float:
     """Between the shared weights after some rounds and those of plain gradient descent on the joint loss."""
-    federation, network = digits_federation(num_clients=5), mlp(hidden=(32,))
+    federation, network = digits_federation(num_clients=5), seeded_network()
     method = pflego(preset="exact", tau=1, start="common", server=sgd(RATE))
     result = run(method, federation, network, rounds=ROUNDS, cohort=cohort, evaluation=EvaluationPlan(every=ROUNDS))
     wanted = descended(federation, network)
@@ -111,7 +118,7 @@ def difference(cohort: int) -> float:
 @cache
 def bias(size: int = 2) -> float:
     """Between the mean first step of the shared weights over all cohorts of a size, and the step of everybody."""
-    federation, network = digits_federation(num_clients=5), mlp(hidden=(32,))
+    federation, network = digits_federation(num_clients=5), seeded_network()
     everyone = tuple(range(federation.num_clients))
     whole = first_step(federation, network, everyone)
     steps = [first_step(federation, network, clients) for clients in combinations(everyone, size)]
