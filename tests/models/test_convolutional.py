@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from plures.core.errors import InvalidModel
 from plures.models import cnn_1d, cnn_o, cnn_p, leaf_cnn, lenet5, lenet32, logistic, vgg11_gn
+from plures.models.classifier import pooled
 from plures.models.cnn_pflego import SamePool
 from plures.parts import representation
 from tests.models.helpers import count, made, pictures
@@ -238,3 +239,19 @@ def test_the_representation_is_the_convolutions_with_their_norms():
     # Of VGG all but the head; of LeNet all but the linear layers.
     assert count(vgg11_gn(), representation()(vgg11_gn())) == 9_231_114 - 5_130
     assert count(lenet32(), representation()(lenet32())) == 2_432 + 51_264
+
+
+@pytest.mark.parametrize("pool", [torch.nn.MaxPool2d(2), SamePool()], ids=["apart", "overlapping"])
+def test_pooling_before_the_relu_changes_no_bit_of_value_or_gradient(pool):
+    # Of equal places both orders choose the first; where none is above zero, the ReLU passes no gradient in either.
+    inputs = torch.randint(-2, 3, (4, 2, 9, 8), generator=torch.Generator().manual_seed(0)).float()
+    convolution, found = torch.nn.Conv2d(2, 3, 3), []
+    torch.nn.init.constant_(convolution.weight, 0.25)
+    for layers in ([convolution, torch.nn.ReLU(), pool], pooled(convolution, pool)):
+        convolution.zero_grad()
+        outputs = torch.nn.Sequential(*layers)(inputs)
+        (outputs * torch.arange(1.0, 1 + outputs.numel()).view_as(outputs)).sum().backward()
+        found.append([outputs.detach(), *(value.grad.clone() for value in convolution.parameters())])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert (found[0][0] == 0).any()
+    assert found[0][1].any()

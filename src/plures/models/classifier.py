@@ -30,3 +30,8 @@ def flat_classifier(layers: Sequence[nn.Module], features: int, fc: Sequence[int
         body += [nn.Linear(features, size), nn.ReLU()]
         features = size
     return Classifier(nn.Sequential(*body), features, classes)
+
+
+def pooled(convolution: nn.Module, pool: nn.Module) -> list[nn.Module]:
+    """Convolution, ReLU and max-pooling. ReLU last gives the same values and gradients with a quarter of the work."""
+    return [convolution, pool, nn.ReLU()]

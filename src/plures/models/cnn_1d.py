@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from plures.models.classifier import Classifier, flat_classifier
+from plures.models.classifier import Classifier, flat_classifier, pooled
 from plures.models.shapes import SERIES, axes_of, check_sizes, places_left, valid_halvings
 
 
@@ -23,7 +23,7 @@ def cnn_1d(
     check_sizes("cnn_1d", classes=classes, filters=filters, kernel=kernel, fc=fc)
     layers: list[nn.Module] = []
     for width in filters:
-        layers += [nn.Conv1d(channels, width, kernel), nn.ReLU(), nn.MaxPool1d(2)]
+        layers += pooled(nn.Conv1d(channels, width, kernel), nn.MaxPool1d(2))
         channels = width
     places = places_left("cnn_1d", [time], lambda side: valid_halvings(side, kernel, len(filters)))
     return flat_classifier(layers, channels * places, fc, classes)

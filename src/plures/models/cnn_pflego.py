@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from plures.models.classifier import Classifier, flat_classifier
+from plures.models.classifier import Classifier, flat_classifier, pooled
 from plures.models.init import initialise
 from plures.models.shapes import PICTURE, axes_of, check_sizes, places_left, with_channels
 
@@ -42,7 +42,7 @@ def cnn_p(
     check_sizes("cnn_p", classes=classes, filters=filters, fc=fc)
     layers: list[nn.Module] = []
     for width in filters:
-        layers += [nn.Conv2d(width_in, width, 5, padding=2), nn.ReLU(), SamePool()]
+        layers += pooled(nn.Conv2d(width_in, width, 5, padding=2), SamePool())
         width_in = width
     places = places_left("cnn_p", sides, lambda side: -(-side // 2 ** len(filters)))
     model = flat_classifier(layers, width_in * places, fc, classes)
@@ -64,7 +64,7 @@ def cnn_o(
     check_sizes("cnn_o", classes=classes, filters=filters, fc=fc)
     layers: list[nn.Module] = []
     for _ in range(4):
-        layers += [nn.Conv2d(width_in, filters, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += pooled(nn.Conv2d(width_in, filters, 3, padding=1), nn.MaxPool2d(2))
         width_in = filters
     places = places_left("cnn_o", sides, lambda side: side // 16)
     model = flat_classifier(layers, width_in * places, fc, classes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from plures.models.classifier import Classifier, flat_classifier
+from plures.models.classifier import Classifier, flat_classifier, pooled
 from plures.models.shapes import PICTURE, axes_of, check_sizes, places_left, valid_halvings, with_channels
 
 KERNEL = 5
@@ -53,7 +53,7 @@ def lenet(name: str, shape: Sequence[int], classes: int, filters: Sequence[int],
     check_sizes(name, classes=classes, filters=filters, fc=fc)
     layers: list[nn.Module] = []
     for width in filters:
-        layers += [nn.Conv2d(channels, width, KERNEL), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += pooled(nn.Conv2d(channels, width, KERNEL), nn.MaxPool2d(2))
         channels = width
     places = places_left(name, sides, lambda side: valid_halvings(side, KERNEL, len(filters)))
     return flat_classifier(layers, channels * places, fc, classes)
