@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from plures.papers import running
-from plures.papers.planning import RATES, Job, estimated, missing_jobs, rate_of, rates_of, work
+from plures.papers.paces import USUAL_RATE, rate_of, rates_here, rates_of, work
+from plures.papers.planning import Job, estimated, missing_jobs
 from plures.papers.running import Reproduction
 from plures.papers.store import Shelf, Store
 from plures.recipes import run_experiment
@@ -96,12 +97,27 @@ def test_the_speed_of_runs_before_is_that_of_the_same_network_and_method():
 
     rates = rates_of([slow, fast, wide])
 
-    # 1e9 operations in 10 seconds and in one, 9e9 in one; a width that has not run takes the median of the others.
+    # 1e9 operations in 10 seconds and in one, 9e9 in one; a method that has not run takes the median of the others on
+    # its network, a width that has not run that of its method on other widths.
     assert rate_of(rates, cell("a", "local").experiment(0)) == 1e8
     assert rate_of(rates, cell("a", "pflego").experiment(0)) == 1e9
     assert rate_of(rates, cell("a", "local", model={"name": "mlp", "hidden": [800]}).experiment(0)) == 9e9
     assert rate_of(rates, cell("a", "local", model={"name": "mlp", "hidden": [64]}).experiment(0)) == (1e8 + 9e9) / 2
-    assert rate_of(rates, cell("a", "fedavg").experiment(0)) == RATES["mlp"]
+    assert rate_of(rates, cell("a", "fedavg").experiment(0)) == (1e8 + 1e9) / 2
+    assert rate_of(rates, cell("a", model={"name": "lenet5"}).experiment(0)) == USUAL_RATE
+
+
+def test_runs_on_this_machine_count_first_and_tell_how_much_faster_it_is():
+    def made(method: str, machine: str, seconds: float):
+        return replace(outcome([0.5], method=method), made=replace(MADE, machine=machine, seconds=seconds))
+
+    old = [made("local", "old", 10.0), made("pflego", "old", 2.0)]
+    rates = rates_here([*old, made("local", "new", 2.5)], "new")
+
+    # 1e9 operations each: the new machine is 4 times as fast at what both have run, and so, it is taken, at the rest.
+    assert rate_of(rates, cell("a", "local").experiment(0)) == 1e9 / 2.5
+    assert rate_of(rates, cell("a", "pflego").experiment(0)) == 4 * 1e9 / 2.0
+    assert rates_here(old, "new") == rates_of(old)
 
 
 def test_masks_save_no_time():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +14,7 @@ from typing import Any
 from plures.core.errors import PluresError
 from plures.engines.memory import keep_freed_memory
 from plures.papers.outcomes import Made, Outcome, distilled, read_final_clients, short, write_outcome
+from plures.papers.paces import machine
 from plures.recipes import run_experiment
 from plures.recipes.experiment import Experiment, make_experiment, plain_table
 from plures.recipes.loading import load_named
@@ -102,16 +101,6 @@ def commit() -> str:
 
 def told_by(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-
-
-def machine() -> str:
-    """Processor and cores, without a name."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return f"{model}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from plures.data import Federation
 from plures.papers.cells import Cell, key_of
 from plures.papers.outcomes import Outcome
+from plures.papers.paces import machine, rate_of, rates_here, work
 from plures.papers.recipe import Paper, Recipe, Scale
 from plures.papers.store import Store
 from plures.recipes.build import build_sampler
 from plures.recipes.costing import planned_cost
-from plures.recipes.experiment import Experiment, plain_table
+from plures.recipes.experiment import Experiment
 from plures.recipes.federations import build_federation
 from plures.recipes.pretraining import pretraining
 from plures.report.writing import write_whole
 
-USUAL_RATE = 3e10
-"""Operations in a second of one core, for networks that have not been measured."""
 START_SECONDS = 8.0
 """Until a process has loaded torch and its data."""
 LOOKED_AT = 20
 """Rounds whose cohorts are drawn for their mean size."""
-RATES = {"mlp": 1.2e11}
-"""Where a small network has large products, or the other way round."""
-
-Rates = dict[tuple[str, str], float]
-"""Operations in a second, by network and method."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +90,7 @@ def estimated(
 ) -> list[Job]:
     """With the seconds that each will take on one core: operations are counted without training, and noted."""
     known: dict[str, float] = json.loads(notes.read_text("utf-8")) if notes.is_file() else {}
-    rates, stages, found, federations = rates_of(measured), set[str](), [], Federations()
+    rates, stages, found, federations = rates_here(measured, machine()), set[str](), [], Federations()
     for done, job in enumerate(jobs):
         experiment = job.cell.experiment(job.seed)
         flops = noted(known, job.key, experiment, federations)
@@ -152,32 +144,3 @@ class Federations:
         if self.last is None or name != self.name:
             self.name, self.last = name, build_federation(experiment)
         return self.last
-
-
-def rates_of(measured: Sequence[Outcome]) -> Rates:
-    """The median of what has run, evaluation included: of a network and a method, and of every network of its name."""
-    seen: dict[tuple[str, str], list[float]] = {}
-    for outcome in measured:
-        done = work(outcome.cost)
-        if outcome.made.seconds > 0 and done:
-            model, method = outcome.experiment.get("model", {}), outcome.experiment["method"]
-            for network in {network_of(model), str(model.get("name", "mlp"))}:
-                seen.setdefault((network, method), []).append(done / outcome.made.seconds)
-    return {name: statistics.median(values) for name, values in seen.items()}
-
-
-def rate_of(rates: Rates, experiment: Experiment) -> float:
-    """Of the very network and method where they have run, else of another network of that name."""
-    name = experiment.model.name
-    networks = (network_of(plain_table(experiment).get("model", {})), name)
-    known = (rates.get((network, experiment.method)) for network in networks)
-    return next((rate for rate in known if rate is not None), RATES.get(name, USUAL_RATE))
-
-
-def network_of(model: Mapping[str, Any]) -> str:
-    return json.dumps({"name": "mlp", **model}, sort_keys=True)
-
-
-def work(cost: Mapping[str, Any]) -> float:
-    """Operations; masks save nothing on processors."""
-    return float(cost.get("dense_flops") or 0) + float(cost.get("search_flops") or 0)
