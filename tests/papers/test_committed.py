@@ -8,9 +8,10 @@ import pytest
 
 from plures.papers import PAPERS, find_paper
 from plures.papers.cells import key_of
+from plures.papers.pfedgate.rates import DENSITY, best, rate_columns
 from plures.papers.recipe import SCALES
 from plures.papers.results import write_results
-from plures.papers.store import Store
+from plures.papers.store import Shelf, Store
 from plures.recipes.experiment import make_experiment
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,13 @@ def test_no_outcome_names_a_place_on_the_machine_it_was_made_on():
     found = [path.name for path in REPRODUCTIONS.rglob("*.json") if '"folder"' in path.read_text("utf-8")]
 
     assert found == []
+
+
+def test_rates_that_are_said_to_be_chosen_are_the_best_that_were_tried():
+    found = Shelf(store=Store(folder=REPRODUCTIONS / "pfedgate"), scale="small")
+
+    for column in rate_columns("small"):
+        assert (column.lr, column.own_lr, column.rates(DENSITY)) == best(found, column), column.title
 
 
 def test_the_page_of_results_is_what_the_outcomes_say(tmp_path):

@@ -30,7 +30,9 @@ class Column:
     often: int
     """Rounds between those of pFedGate with s = 0.5, whose speed is compared."""
     lr: float
-    """Of all methods without gates."""
+    """Of methods that average all that they train."""
+    own_lr: float
+    """Of methods that keep weights of their own, gates apart."""
     gate_rates: Mapping[str, tuple[float, float]]
     """By s, the rates of the network and of the gate."""
     masked: Any = "head"
@@ -76,6 +78,7 @@ FULL_COLUMNS = {
         },
         model={"name": "leaf_cnn"},
         lr=0.03,
+        own_lr=0.03,
         gate_rates=gate_rates("EMNIST"),
         **FULL,
     ),
@@ -85,6 +88,7 @@ FULL_COLUMNS = {
         data={"source": "femnist", "partition": "natural", "sample_clients": 539, "split": [0.6, 0.2, 0.2]},
         model={"name": "leaf_cnn"},
         lr=0.03,
+        own_lr=0.03,
         gate_rates=gate_rates("FEMNIST"),
         **FULL,
     ),
@@ -94,6 +98,7 @@ FULL_COLUMNS = {
         data={"source": "cifar-10", "test_rule": "joined", "clients": 100, **DIRICHLET},
         model={"name": "lenet32"},
         lr=0.03,
+        own_lr=0.03,
         gate_rates=gate_rates("CIFAR-10"),
         masked=TWO_LAST,
         **FULL,
@@ -104,6 +109,7 @@ FULL_COLUMNS = {
         data={"source": "cifar-100", "test_rule": "joined", "clients": 50, **DIRICHLET},
         model={"name": "leaf_cnn"},
         lr=0.03,
+        own_lr=0.03,
         gate_rates=gate_rates("CIFAR-100"),
         **FULL,
     ),
@@ -118,6 +124,7 @@ CLOTHES = Column(
     data={"source": "fashion-mnist", "examples": 12_000, "test_rule": "own", "clients": 20, **DIRICHLET},
     model={"name": "leaf_cnn"},
     lr=0.03,
+    own_lr=0.03,
     gate_rates=SHORT_RATES,
     **SMALL,
 )
@@ -127,6 +134,7 @@ PHOTOGRAPHS = Column(
     data={"source": "cifar-10", "examples": 12_000, "test_rule": "own", "clients": 20, **DIRICHLET},
     model={"name": "lenet32"},
     lr=0.03,
+    own_lr=0.03,
     gate_rates=SHORT_RATES,
     masked=TWO_LAST,
     **SMALL,

@@ -77,8 +77,9 @@ def make(
     return Cell(row=row, column=column.title, table={**table, **more}, extras=extras)
 
 
-def plain(column: Column) -> dict[str, Any]:
-    return {"lr": momentum(column, column.lr), "budget": epoch(column), "clip_norm": LARGEST_NORM}
+def plain(column: Column, lr: float | None = None) -> dict[str, Any]:
+    rate = column.lr if lr is None else lr
+    return {"lr": momentum(column, rate), "budget": epoch(column), "clip_norm": LARGEST_NORM}
 
 
 def fedavg(column: Column, row: str = FEDAVG) -> Cell:
@@ -118,7 +119,6 @@ def heterofl(column: Column) -> Cell:
 
 def baseline(column: Column, row: str) -> Cell:
     """A method of Table 1 other than pFedGate."""
-    usual = plain(column)
     if row in (FEDAVG, TUNING):
         return fedavg(column, row)
     if row == FEDEM:
@@ -137,7 +137,7 @@ def baseline(column: Column, row: str) -> Cell:
         FEDREP: ("fedrep", {"head_budget": epoch(column)}),
     }
     method, own = named[row]
-    return make(column, row, method, {**usual, **own})
+    return make(column, row, method, {**plain(column, column.own_lr), **own})
 
 
 def pfedgate(column: Column, density: float, row: str | None = None, **options: Any) -> Cell:
