@@ -23,10 +23,13 @@ GATE_RATES = (
     (0.3, 0.5),
     (0.3, 1.5),
     (0.3, 5.0),
+    (0.3, 15.0),
     (0.5, 0.5),
     (0.5, 1.5),
     (1.0, 0.5),
     (1.0, 1.5),
+    (1.0, 5.0),
+    (2.0, 1.5),
 )
 """Of network and gate: those of the paper's Table 4, and larger ones until none was better."""
 DENSITY = 0.5
