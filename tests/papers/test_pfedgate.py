@@ -13,7 +13,7 @@ from plures.models import leaf_cnn
 from plures.papers.blocks import Figure, Grid
 from plures.papers.cells import Cell
 from plures.papers.outcomes import Made, Outcome
-from plures.papers.pfedgate import PAPER, claims, counts, few_tables, settings, tables
+from plures.papers.pfedgate import PAPER, claims, counts, few_tables, rates, settings, tables
 from plures.papers.pfedgate.columns import CLOTHES, FEW_CLOTHES, FULL_COLUMNS, columns
 from plures.papers.pfedgate.extras import gate_history, gate_tree, post_local, spread
 from plures.papers.pfedgate.numbers import TRAINED
@@ -140,9 +140,20 @@ def test_recipes_have_names_of_their_own_and_cover_what_is_printed():
     names = [recipe.name for recipe in PAPER.recipes]
     assert len(set(names)) == len(names)
     tables_and_figures = {*(f"table-{n}" for n in (1, 2, 3, 5, 6, 7)), *(f"figure-{n}" for n in (3, 4, 5, 6, 7))}
-    assert set(names) == tables_and_figures | {"densities"}
-    for recipe in PAPER.recipes:
+    assert set(names) == tables_and_figures | {"densities", "rates"}
+    for recipe in map(PAPER.recipe, tables_and_figures):
         assert recipe.closed_form or all(recipe.cells(scale) for scale in SCALES), recipe.name
+
+
+def test_rates_are_tried_at_the_scale_small_alone_and_a_run_has_those_it_is_named_for():
+    recipe = PAPER.recipe("rates")
+    assert [bool(recipe.cells(scale)) for scale in SCALES] == [False, True, False]
+
+    for cell in recipe.cells("small"):
+        options, named = cell.table["method_options"], [word for word in cell.row.split() if word[0].isdigit()]
+        own = [options["lr"], *([options["gate_lr"]] if "gate_lr" in options else [])]
+        assert [f"{rate['lr']:g}" for rate in own] == named[-len(own) :], cell.row
+        assert cell.table["rounds"] == cell.table["evaluation"]["every"] == rates.TRIED_ROUNDS
 
 
 def test_items_with_the_same_runs_share_them():

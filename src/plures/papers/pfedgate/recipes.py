@@ -175,6 +175,7 @@ RECIPES = (
         settings={"small": f"{BOTH}; the first 25 rounds at a steady rate"},
         without={"micro": "Rates were tried by hand.", "full": "Rates are the paper's."},
         differs="The paper looked for each method's own rate, at four times the rounds; here FedAvg's and Local's "
-        "stand for all methods of their kind. With the paper's rates of pFedGate so few rounds come to nothing.",
+        "stand for all methods of their kind, and more was tried for pFedGate than for them. With the paper's rates "
+        "of pFedGate so few rounds come to nothing.",
     ),
 )
