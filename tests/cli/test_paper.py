@@ -30,10 +30,17 @@ def test_the_list_is_there_for_programs(plures):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("pflegos", "no paper 'pflegos'"), ("pflego/table-9", "no item 'table-9'"), ("", "no paper ''")],
+    [
+        (["pflegos"], "no paper 'pflegos'"),
+        (["pflego/table-9"], "no item 'table-9'"),
+        ([""], "no paper ''"),
+        (["pflego/table-1", "pflego/table-9"], "no item 'table-9'"),
+        (["list", "pflego"], "'list' stands alone"),
+        (["pflego", "check"], "'check' stands alone"),
+    ],
 )
 def test_a_name_that_there_is_not_is_told(plures, name, words):
-    said = plures("paper", name)
+    said = plures("paper", *name)
 
     assert said.code == 2
     assert words in said.err
@@ -43,7 +50,7 @@ def test_a_text_that_no_cell_has_is_told_before_anything_is_written(plures, tmp_
     said = plures("paper", "pflego/figure-2", "--only", "FedPre", "--out", "out")
 
     assert said.code == 2
-    assert "no row or column has 'FedPre'" in said.err
+    assert "no row, column or data set has 'FedPre'" in said.err
     assert "FedPer" in said.err
     assert not (tmp_path / "here" / "out").exists()
 
@@ -54,6 +61,21 @@ def test_only_some_cells_are_counted(plures, monkeypatch, tmp_path):
     told = json.loads(plures("paper", "pflego/figure-2", "--only", "fedper", "--dry", "--json").out)
 
     assert told["missing_data"] == {"mnist": 3}
+
+
+def test_several_items_share_their_runs_and_a_data_set_chooses_among_them(plures, monkeypatch, tmp_path):
+    monkeypatch.setenv("PLURES_DATA", str(tmp_path / "nowhere"))
+
+    def missing(*names: str) -> dict[str, int]:
+        return json.loads(plures("paper", *names, "--scale", "small", "--out", "out", "--dry", "--json").out)[
+            "missing_data"
+        ]
+
+    # Seven methods on two tasks dealt in three ways; DST is in both tables, at three sparsities in the second.
+    assert missing("fedspa/table-1") == {"fashion-mnist": 21, "cifar-10": 21}
+    assert missing("fedspa/table-3") == {"fashion-mnist": 9}
+    assert missing("fedspa/table-3", "fedspa/table-1") == {"fashion-mnist": 21 + 6, "cifar-10": 21}
+    assert missing("fedspa/table-1", "--only", "cifar-10") == {"cifar-10": 21}
 
 
 def test_without_its_data_nothing_runs_and_the_page_says_so(plures, monkeypatch, tmp_path):

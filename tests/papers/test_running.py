@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from plures.papers.planning import Job, estimated, missing_jobs
 from plures.papers.running import Reproduction
 from plures.papers.store import Shelf, Store
 from plures.recipes import run_experiment
+from plures.report import records
 from tests.papers.made_up import MADE, METRIC, OWN, PAPER, cell, outcome
 
 
@@ -56,6 +58,24 @@ def test_a_run_that_was_cut_goes_on_and_a_failing_one_is_told(tmp_path, monkeypa
     assert list(second.failures) == ["table-1: failing, digits"]
     assert "lr" in second.failures["table-1: failing, digits"]
     assert dict(watching.told)["long"] is None
+
+
+def test_a_run_stops_at_a_whole_round_even_where_the_reproduction_was_started_with_ctrl_c_ignored(
+    tmp_path, monkeypatch
+):
+    """As `nohup plures paper ... &` in a script: what is started there inherits that."""
+    monkeypatch.setattr(running, "POLL_SECONDS", 0.01)
+    store, long = Store(folder=tmp_path / "out"), cell("long", rounds=4000)
+    reproduction = Reproduction(store=store, runs=tmp_path / "runs", at_once=2, watcher=Watching(stop_after=2))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            reproduction.run([job_of(long)])
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert store.outcome(long.key(0)) is None
+    assert records.read_result(tmp_path / "runs" / long.key(0))["status"] == "interrupted"
 
 
 def test_cells_with_one_first_stage_train_it_once_and_know_what_it_came_to(tmp_path):

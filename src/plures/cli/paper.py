@@ -11,11 +11,11 @@ from plures.cli import completing
 from plures.cli.options import AsJson
 
 Scale = Literal["micro", "small", "full"]
-Name = Annotated[
-    str,
+Names = Annotated[
+    list[str],
     typer.Argument(
-        metavar="NAME",
-        help="list, check, all, a paper (pflego), or an item of one (pflego/table-1).",
+        metavar="NAME...",
+        help="list, check, all, papers (pflego), or items of them (pflego/table-1).",
         autocompletion=completing.papers,
     ),
 ]
@@ -24,11 +24,12 @@ RunsFolder = Annotated[Path, typer.Option(help="Where runs go on; of use until t
 
 
 def paper(
-    name: Name,
+    names: Names,
     scale: Annotated[Scale, typer.Option(help="How much of it: minutes, hours, or the paper's own setting.")] = "micro",
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each cell.")] = 1,
     only: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only cells with this in their row or column.", show_default=False)
+        str,
+        typer.Option(metavar="TEXT", help="Only cells with this in their row, column or data set.", show_default=False),
     ] = "",
     jobs: Annotated[int, typer.Option(min=0, help="Runs at once; 0: one for each core.")] = 0,
     dry: Annotated[bool, typer.Option("--dry", help="Tell what would run and how long it would take.")] = False,
@@ -48,18 +49,22 @@ def paper(
     its configuration and never done twice, and one that was cut goes on. It
     ends with OUT/PAPER/README.md.
 
-    Example: plures paper pflego/table-1 --scale small --seeds 3 --only mnist
+    Examples:
+
+    plures paper pflego/table-1 --scale small --seeds 3 --only mnist
+
+    plures paper fedspa/table-3 fedspa/table-4 --dry
     """
     from plures.cli import paper_showing as showing  # not before it runs: they import torch
 
-    if name == "list":
+    if names == ["list"]:
         showing.show_list(out, as_json=as_json)
         return
     at_once = jobs or showing.available_cores()
-    if name == "check":
+    if names == ["check"]:
         showing.check_directions(at_once, as_json=as_json)
         return
-    found = showing.chosen(name)
+    found = showing.chosen(names)
     showing.check_only(found, scale, only)
     for known, recipes in found:
         store = showing.Store(folder=out / known.name)

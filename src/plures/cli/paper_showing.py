@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,36 +45,45 @@ def available_cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def chosen(name: str) -> list[tuple[Paper, list[Recipe]]]:
-    """The papers and items of a name; no item is all of them."""
-    if name == "all":
-        return [(found := find_paper(one), list(found.recipes)) for one in PAPERS]
-    paper_name, _, item = name.partition("/")
+def chosen(names: Sequence[str]) -> list[tuple[Paper, list[Recipe]]]:
+    """Each paper once, with the items that were named in the paper's order."""
+    wanted: dict[str, set[str]] = {}
+    for name in names:
+        for paper_name in PAPERS if name == "all" else [name.partition("/")[0]]:
+            wanted.setdefault(paper_name, set()).update(items_of(paper_name, name))
+    return [(found := find_paper(name), chosen_recipes(found, items)) for name, items in wanted.items()]
+
+
+def items_of(paper_name: str, name: str) -> list[str]:
+    """No item is all of them."""
+    if name in ("list", "check"):
+        raise InvalidConfig(f"'{name}' stands alone: plures paper {name}.")
     if paper_name not in PAPERS:
         raise InvalidConfig(
             f"There is no paper '{paper_name}'. {did_you_mean(paper_name, [*PAPERS, 'list', 'check', 'all'])}"
         )
-    found = find_paper(paper_name)
-    items = [recipe.name for recipe in found.recipes]
+    items = [recipe.name for recipe in find_paper(paper_name).recipes]
+    item = name.partition("/")[2]
     if item and item not in items:
         raise InvalidConfig(f"{paper_name} has no item '{item}'. {did_you_mean(item, items)}")
-    return [(found, chosen_recipes(found, [item] if item else []))]
+    return [item] if item else items
 
 
 def check_only(found: list[tuple[Paper, list[Recipe]]], scale: Scale, only: str) -> None:
     """Refuse a text that no cell has: nothing would run, and nobody would know why."""
     cells = [cell for _, recipes in found for recipe in recipes for cell in recipe.cells(scale)]
     if only and not any(has(cell, only) for cell in cells):
-        names = list(dict.fromkeys(name for cell in cells for name in (cell.row, cell.column) if name))
-        raise InvalidConfig(f"At the scale {scale} no row or column has '{only}'. {did_you_mean(only, names)}")
+        names = list(dict.fromkeys(name for cell in cells for name in (cell.row, cell.column, cell.source) if name))
+        raise InvalidConfig(
+            f"At the scale {scale} no row, column or data set has '{only}'. {did_you_mean(only, names)}"
+        )
 
 
 def show_plan(known: Paper, missing_runs: tuple[list[Job], int], store: Store, *, as_json: bool) -> None:
     """What would run, the longest first."""
     jobs, there, missing = planned(missing_runs, store, Console(stderr=True))
     if as_json:
-        told = [{"item": job.recipe, "row": job.cell.row, "column": job.cell.column, "seed": job.seed, "key": job.key,
-                 "seconds": round(job.seconds)} for job in jobs]  # fmt: skip
+        told = [plain_job(job) for job in jobs]
         typer.echo(as_json_text({"paper": known.name, "there": there, "missing_data": missing, "runs": told}, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -87,6 +97,11 @@ def show_plan(known: Paper, missing_runs: tuple[list[Job], int], store: Store, *
         console.print(table, highlight=False)
     console.print(f"\n{len(jobs)} runs to do, {there} are there.", highlight=False)
     tell_missing(missing, console)
+
+
+def plain_job(job: Job) -> dict[str, Any]:
+    place = {"row": job.cell.row, "column": job.cell.column, "data": job.cell.source, "seed": job.seed}
+    return {"item": job.recipe, **place, "key": job.key, "seconds": round(job.seconds)}
 
 
 def finish(known: Paper, store: Store, *, as_json: bool) -> None:

@@ -29,6 +29,12 @@ class Cell:
     extras: tuple[str, ...] = ()
     """Functions "package.module:name" of the finished run's folder; what they give is kept with the outcome."""
 
+    @property
+    def source(self) -> str:
+        """The name of its data set."""
+        named = self.table["data"]["source"]
+        return str(named if isinstance(named, str) else named["name"])
+
     def experiment(self, seed: int) -> Experiment:
         return make_experiment({**self.table, "seed": seed})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,6 +26,8 @@ INTERRUPTED, FAILED = 130, 1
 
 def main() -> int:
     """What goes wrong is told on standard error, in a line."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # ignored, or deadly, as whoever started the reproduction had them
+        signal.signal(number, signal.default_int_handler)
     keep_freed_memory()
     asked = json.load(sys.stdin)
     try:

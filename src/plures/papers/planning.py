@@ -41,8 +41,10 @@ class Job:
 
     @property
     def title(self) -> str:
-        named = f"{self.recipe}: {self.cell.row}"
-        return f"{named}, {self.cell.column}" if self.cell.column else named
+        """With the data set, where its row and column do not name it: several may be dealt alike."""
+        told = [part for part in (self.cell.row, self.cell.column) if part]
+        source = self.cell.source
+        return f"{self.recipe}: {', '.join(told if source in ' '.join(told).lower() else [*told, source])}"
 
 
 def missing_jobs(
@@ -67,8 +69,8 @@ def missing_jobs(
 
 
 def has(cell: Cell, only: str) -> bool:
-    """Whether a text is in its row or column; the empty text is in all."""
-    return only.lower() in f"{cell.row} {cell.column}".lower()
+    """Whether a text is in its row, its column or the name of its data; the empty text is in all."""
+    return only.lower() in f"{cell.row} {cell.column} {cell.source}".lower()
 
 
 def first_stage(cell: Cell, seed: int) -> str | None:
