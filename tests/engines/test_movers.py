@@ -8,7 +8,7 @@ from torch import Tensor
 
 from plures.core.layout import kernels_by_channels
 from plures.core.seeds import generator
-from plures.engines.movers import FEW, SgdMover, TouchedMover, can_move, mover_of
+from plures.engines.movers import FEW, SgdMover, TouchedMover, can_move, lie_alike, mover_of
 from plures.local import adam, sgd
 from plures.local.touched import TouchedOnly
 from tests.helpers.methods import assert_near
@@ -104,3 +104,35 @@ def test_other_rules_are_left_to_the_plain_steps():
     assert not can_move(gated, elsewhere)
     assert not can_move(adam(0.1), here)
     assert not can_move(TouchedOnly(rule=adam(0.1), spans={}), here)
+
+
+@pytest.mark.parametrize("name", ["momentum", "decay", "nesterov"])
+@pytest.mark.parametrize("turned", ["params", "grads", "both"])
+def test_steps_are_right_whatever_the_memory_order_of_parameters_and_gradients(name, turned):
+    rule, params = RULES[name], drawn("params")
+    wanted, state = params, rule.init(params)
+    found = {key: value.clone() for key, value in params.items()}
+    mover = mover_of(rule, list(SHAPES), kernels_by_channels(found) if turned in ("params", "both") else found, 1)
+    assert type(mover) is SgdMover
+
+    for grads in gradients():
+        wanted, state = rule.update(grads, state, wanted, 0.1)
+        given = kernels_by_channels(grads) if turned in ("grads", "both") else grads
+        mover.move(list(given.values()), 1.0)
+
+    assert_near(dict(zip(mover.names, mover.values, strict=True)), wanted, 1e-13)
+
+
+def test_entries_that_lie_in_another_order_are_no_step_for_one_pass():
+    kernel = torch.zeros(4, 3, 2, 2)
+    turned = kernel.to(memory_format=torch.channels_last)
+    single = torch.zeros(5, 1, 3, 3)
+
+    assert lie_alike([kernel], [], [kernel])
+    assert lie_alike([turned], [turned], [turned])
+    assert not lie_alike([turned], [turned], [kernel])
+    assert not lie_alike([kernel], [turned], [kernel])
+    # With one channel both orders are the same, whatever their strides say.
+    assert lie_alike([single], [], [single.to(memory_format=torch.channels_last)])
+    assert not lie_alike([kernel[:, :2]], [], [kernel[:, :2]])  # gaps between entries
+    assert not lie_alike([kernel.half()], [], [kernel.half()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.optim.sgd import sgd
 
 from plures.core.method import Optimizer
 from plures.core.types import Params
@@ -12,6 +13,8 @@ from plures.local.touched import Spans, TouchedOnly, touched
 
 FEW = 32
 """Entries that are looked at first: where anything is touched, nearly everything is."""
+FUSED = (torch.float32, torch.float64)
+"""Types of numbers that torch takes a fused step on."""
 
 Span = tuple[int, int]
 Tensors = list[Tensor] | tuple[Tensor, ...]
@@ -47,6 +50,20 @@ class SgdMover:
 
     def step(self, values: list[Tensor], past: list[Tensor], grads: Tensors) -> None:
         rule = self.rule
+        if (rule.weight_decay or rule.momentum) and lie_alike(values, past, grads):
+            sgd(
+                values,
+                list(grads),
+                [*past] if past else [None] * len(values),
+                fused=True,
+                weight_decay=rule.weight_decay,
+                momentum=rule.momentum,
+                lr=self.lr,
+                dampening=0.0,
+                nesterov=rule.nesterov,
+                maximize=False,
+            )
+            return
         if rule.weight_decay:
             grads = torch._foreach_add(grads, values, alpha=rule.weight_decay)
         if rule.momentum:
@@ -82,6 +99,24 @@ class TouchedMover(SgdMover):
             super().step(own_lists[0], own_lists[1] if past else [], steps)
         for mask, moved, before in kept:
             moved.copy_(torch.where(mask, moved, before))
+
+
+def lie_alike(*lists: Tensors) -> bool:
+    """Whether torch may take a step in one pass over memory, which goes by the order of entries there."""
+    return all(
+        can_fuse(first) and all(steps_of(one) == steps_of(first) for one in others)
+        for first, *others in zip(*(values for values in lists if values), strict=True)
+    )
+
+
+def can_fuse(value: Tensor) -> bool:
+    dense = value.is_contiguous() or (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last))
+    return dense and value.device.type == "cpu" and value.dtype in FUSED
+
+
+def steps_of(value: Tensor) -> list[int]:
+    """How far apart entries lie; where there is one only, its stride means nothing."""
+    return [stride for stride, size in zip(value.stride(), value.shape, strict=True) if size > 1]
 
 
 def is_touched(flat: Tensor, span: Span) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from plures.core.errors import InvalidConfig, InvalidModel, did_you_mean
 from plures.core.layout import laid_like
 from plures.parts.layers import NORMS
+from plures.parts.scaling import Piece, scaled
 
 Shapes = Mapping[str, tuple[int, ...]]
 Cuts = Mapping[str, Sequence[Any]]
@@ -23,15 +24,6 @@ Cuts = Mapping[str, Sequence[Any]]
 A piece may have a label, as [320, "head 0"]: pieces with the same one, of whatever parameters, are one block."""
 CutRule = Callable[[Shapes], Cuts]
 """A user's own rule. What it does not name is cut by the paper's rule."""
-
-
-class Piece(NamedTuple):
-    """A run of consecutive entries of one parameter, flattened, and the block it belongs to."""
-
-    name: str
-    start: int
-    stop: int
-    block: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +57,8 @@ class Blocks:
 
     def expand(self, name: str, gates: Tensor, like: Tensor) -> Tensor:
         """A parameter with each of its pieces times the gate of its block."""
-        pieces = self.by_name[name]
-        values = torch.split(like.reshape(-1), [piece.stop - piece.start for piece in pieces])
-        gated = [value * gates[piece.block] for value, piece in zip(values, pieces, strict=True)]
-        return laid_like(like, torch.cat(gated).reshape(like.shape))
+        flat = scaled(like.reshape(-1), gates, self.by_name[name])
+        return laid_like(like, flat.reshape(like.shape))
 
 
 def cut_first(shapes: Shapes, splits: int, least: float) -> dict[str, list[int]]:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from plures.core.errors import InvalidModel
-from plures.parts.blocks import Blocks, Piece
+from plures.parts.blocks import Blocks
+from plures.parts.scaling import Piece
 
 BY_LAYERS = (
     "Gates for each example, and blocks of rows, are applied to the outputs of linear layers and ungrouped "
