@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plures.core.transforms import in_transform
 from plures.core.types import Params
 
 
@@ -21,6 +20,4 @@ def clip_by_norm(grads: Params, max_norm: float) -> Params:
     if not grads:
         return grads
     factor = torch.clamp(max_norm / (joint_norm(grads) + 1e-6), max=1.0)
-    if factor.device.type == "cpu" and not in_transform() and factor == 1.0:
-        return grads
     return {name: value * factor for name, value in grads.items()}

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from plures.core.transforms import in_transform
-
 
 class Piece(NamedTuple):
     """A run of consecutive entries of one parameter, flattened, and the block it belongs to."""
@@ -22,7 +20,7 @@ class Piece(NamedTuple):
 
 def scaled(value: Tensor, gates: Tensor, pieces: Sequence[Piece]) -> Tensor:
     """A parameter, flattened, with each of its pieces times the gate of its block."""
-    if in_transform():
+    if torch._C._are_functorch_transforms_active():  # these know plain operations alone
         values = torch.split(value, [piece.stop - piece.start for piece in pieces])
         return torch.cat([value * gates[piece.block] for value, piece in zip(values, pieces, strict=True)])
     if torch.is_grad_enabled():
