@@ -17,7 +17,7 @@ from plures.engines import layout
 from plures.engines.cached import Cached, cached_steps
 from plures.engines.layout import by_channels, turned_back
 from plures.local import epochs, sgd
-from plures.methods import fedavg, fedper, fedprox, fedrep, fedspa, pfedgate
+from plures.methods import apfl, fedavg, fedem, fedper, fedprox, fedrep, fedspa, heterofl, pfedgate
 from plures.models import leaf_cnn, lenet5, resnet8_gn
 from plures.parts import conv_adapters
 from tests.helpers.methods import Population, assert_near, network, play
@@ -81,6 +81,9 @@ CASES = {
     "body and head in turn": (Grouped, fedrep(budget=MINI, head_budget=MINI)),
     "masks": (Grouped, fedspa(budget=MINI)),
     "gates": (Grouped, GATED),
+    "a mixture": (Grouped, fedem(budget=MINI, components=2, clip_norm=0.5)),
+    "narrower networks": (Grouped, heterofl(budget=MINI, width=0.5)),
+    "two losses": (Grouped, apfl(budget=MINI)),
     "a network that refuses": (Viewing, fedavg(budget=MINI)),
 }
 

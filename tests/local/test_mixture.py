@@ -187,16 +187,17 @@ def test_norms_take_their_running_statistics_or_those_of_the_examples_where_none
 
 
 def test_statistics_of_the_examples_are_those_of_all_of_them_however_many_there_are():
-    """More than go through the network at once where that makes no difference: 1,024."""
-    many = mixture.EXAMPLES_AT_ONCE + 76
+    """More than go through the network at once where that makes no difference."""
+    at_once = mixture.EXAMPLES_AT_ONCE
+    many = at_once + 76
     problem = problem_of(network(NormedNetwork), client=0, population=federation([many]), buffers="reset")
     found, data = losses_apart(problem), problem.visit.data
     assert found.shape == (many, 3)
     for number, module in enumerate(apart(problem, NormedNetwork)):
         whole = F.cross_entropy(module.train()(data.inputs), data.targets, reduction="none")
         assert torch.allclose(found[:, number], whole, rtol=1e-10)
-        first = F.cross_entropy(module(data.inputs[:1024]), data.targets[:1024], reduction="none")
-        assert not torch.allclose(found[:1024, number], first, rtol=1e-6)
+        first = F.cross_entropy(module(data.inputs[:at_once]), data.targets[:at_once], reduction="none")
+        assert not torch.allclose(found[:at_once, number], first, rtol=1e-6)
 
 
 def test_a_single_example_has_no_statistics_of_its_own():

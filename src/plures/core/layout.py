@@ -60,10 +60,7 @@ def portions(values: Tensor) -> tuple[Tensor, ...]:
 
 def output_by_channels(task: Task, params: Params, inputs: Tensor) -> Tensor:
     """The network's output, by channels and in portions where that works; not for gradients, and in evaluation mode."""
-    module = task.module
-    if module not in _ANSWERS:
-        _ANSWERS[module] = has_convolutions(module) and answers_alike(task, params, inputs[:FEW])
-    shown = kernels_by_channels(params) if _ANSWERS[module] else params
+    module, shown = task.module, shown_by_channels(task, params, inputs)
     if not is_large(inputs) or not can_divide(module) or not _APART.get(module, True):
         return task.output(shown, inputs)
     divided = torch.cat([task.output(shown, some) for some in portions(inputs)])
@@ -72,6 +69,14 @@ def output_by_channels(task: Task, params: Params, inputs: Tensor) -> Tensor:
         _APART[module] = near(whole, divided)
         return divided if _APART[module] else whole
     return divided
+
+
+def shown_by_channels(task: Task, params: Params, inputs: Tensor) -> Params:
+    """The parameters by channels, where the network's output is the same then."""
+    module = task.module
+    if module not in _ANSWERS:
+        _ANSWERS[module] = has_convolutions(module) and answers_alike(task, params, inputs[:FEW])
+    return kernels_by_channels(params) if _ANSWERS[module] else params
 
 
 def answers_alike(task: Task, params: Params, inputs: Tensor) -> bool:

@@ -18,6 +18,7 @@ from plures.core.types import Batch, Params
 from plures.engines.prefix_checks import difference
 from plures.engines.prefix_tracer import FAILURES
 from plures.engines.prefix_trials import unmoved_draws
+from plures.local.heads import HeadProblem
 
 GROUP_NORMS = ("group_norm", "native_group_norm")
 
@@ -26,10 +27,10 @@ _KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, bool]] = WeakKeyDictionary()
 
 def by_channels(problem: Problem) -> Problem | None:
     """The same problem by channels; None for networks without convolutions, or that count on the usual order."""
-    if type(problem) is not Problem or not has_convolutions(problem.binding.task.module):
+    if isinstance(problem, HeadProblem) or not has_convolutions(problem.binding.task.module):
         return None
     known = _KNOWN.setdefault(problem.binding.task.module, {})
-    key = (problem.phase.view, *gradient_names(problem))
+    key = (type(problem), problem.phase.view, *gradient_names(problem))
     if key not in known:
         known[key] = can_do(problem)
     return turned(problem) if known[key] else None

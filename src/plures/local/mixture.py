@@ -16,6 +16,7 @@ from torch.func import vmap
 from torch.nn.modules.batchnorm import _NormBase
 
 from plures.core.errors import InvalidConfig, InvalidModel
+from plures.core.layout import PORTION, shown_by_channels
 from plures.core.problem import Outcome, Problem, descend
 from plures.core.types import RESET_BUFFERS, Batch, Params, Part
 
@@ -25,7 +26,7 @@ MIXING: Part = "mixing"
 """Part and name of the shares."""
 APART = "apart"
 COMPONENTS = "components."
-EXAMPLES_AT_ONCE = 1024
+EXAMPLES_AT_ONCE = PORTION
 
 
 def belonging(losses: Tensor, shares: Tensor) -> Tensor:
@@ -48,6 +49,7 @@ def losses_apart(problem: Problem) -> Tensor:
     task, data = problem.binding.task, problem.visit.data
     each = vmap(vmap(lambda output, target: task.loss_function(output[None], target[None])), in_dims=(0, None))
     with evaluating(problem) as (params, at_once):
+        params = shown_by_channels(task, params, data.inputs)
         batches = zip(torch.split(data.inputs, at_once), torch.split(data.targets, at_once), strict=True)
         losses = [each(task.ask(APART, params, inputs)[APART], targets) for inputs, targets in batches]
     found = torch.cat(losses, dim=1).T
