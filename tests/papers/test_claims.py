@@ -33,13 +33,19 @@ def paper_of(parts: dict[str, dict[str, str | None]]):
     ("parts", "scale", "verdict"),
     [
         ({"full": {"a": "holds", "b": None}, "micro": {"a": "fails", "b": "fails"}}, "micro", "fails"),
+        ({"full": {"a": "fails", "b": None}, "micro": {"a": "holds", "b": "holds"}}, "full", "fails"),
+        (
+            {"small": {"a": "holds", "b": "holds", "c": None}, "micro": dict.fromkeys("abc", "fails")},
+            "small",
+            "undecided",
+        ),
         ({"full": {"a": "holds", "b": "holds"}, "micro": {"a": "fails", "b": "fails"}}, "full", "holds"),
-        ({"small": {"a": "holds", "b": None}, "micro": {"a": None, "b": "fails"}}, "small", "undecided"),
+        ({"small": {"a": "holds", "b": None}, "micro": {"a": None, "b": "holds"}}, "small", "undecided"),
         ({}, None, None),
     ],
-    ids=["a part of a larger scale", "all of it", "parts alone", "nothing"],
+    ids=["half of a larger scale", "a part that decides", "most of it", "all of it", "parts alone", "nothing"],
 )
-def test_the_largest_scale_with_all_cases_decides(tmp_path, parts, scale, verdict):
+def test_the_largest_scale_that_tells_enough_decides(tmp_path, parts, scale, verdict):
     (found,) = judged(paper_of(parts), Store(folder=tmp_path))
 
     assert (found.scale, found.verdict and found.verdict.verdict) == (scale, verdict)

@@ -54,15 +54,17 @@ def judged(paper: Paper, store: Store) -> list[Judged]:
 
 
 def judge(claim: Claim, store: Store) -> Judged:
-    """At the largest scale at which all its cases have run; where there is none, at the largest with any."""
+    """At the largest scale that tells enough; where there is none, at the largest with any case that has run."""
     looked = [Asked(found=Shelf(store=store, scale=scale)) for scale in reversed(SCALES)]
     known = [(asked, verdict) for asked in looked if (verdict := claim.judge(asked)) is not None]
     if not known:
         return Judged(claim=claim)
-    asked, verdict = next((one for one in known if is_whole(one[1])), known[0])
+    asked, verdict = next((one for one in known if tells_enough(one[1])), known[0])
     seeds = (min(asked.counts), max(asked.counts)) if asked.counts else None
     return Judged(claim=claim, verdict=verdict, scale=asked.scale, seeds=seeds)
 
 
-def is_whole(verdict: Verdict) -> bool:
-    return NOT_RUN not in verdict.parts.values()
+def tells_enough(verdict: Verdict) -> bool:
+    """Whether most of its cases have run, or those that have not can change nothing."""
+    waiting = sum(part == NOT_RUN for part in verdict.parts.values())
+    return verdict.verdict != "undecided" or 2 * waiting < len(verdict.parts) or not verdict.parts

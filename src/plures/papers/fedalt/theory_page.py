@@ -29,7 +29,9 @@ def show(found: Found) -> list[Block]:
         ahead = [lead(chi, eta) for chi in COUPLINGS]
         rows[f"FedAlt ahead by, eta {eta:g}"] = [Entry(measured=told(one)) for one in ahead]
         rows[f"draws in which it is ahead, eta {eta:g}"] = [Entry(measured=f"{100 * one.share:.0f} %") for one in ahead]
-        panels[f"eta {eta:g}"] = {"FedSim - FedAlt": Series(x=list(COUPLINGS), y=[one.mean for one in ahead])}
+        panels[f"eta {eta:g}"] = {
+            "FedSim - FedAlt": Series(x=list(COUPLINGS), y=[round(one.mean, 6) + 0.0 for one in ahead])
+        }
     return [
         Grid(
             title=f"Distance from the least loss, on average over rounds and {DRAWS} draws",
