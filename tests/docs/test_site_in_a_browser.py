@@ -19,7 +19,16 @@ from tests.docs.playing import ROOT
 
 CHROMIUM = shutil.which("chromium")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --no-first-run"
-PAGES = ["", "tour/", "methods/pflego/", "commands/", "api/plures/", "architecture/"]
+PAGES = [
+    "",
+    "tour/",
+    "methods/pflego/",
+    "commands/",
+    "api/plures/",
+    "architecture/",
+    "results/",
+    "reproductions/pflego/",
+]
 
 pytestmark = [
     pytest.mark.slow,
@@ -81,3 +90,18 @@ def test_the_search_finds_a_method_by_its_name(address, browser):
     found = page.eval_on_selector_all(".md-search-result__item a", "links => links.map(link => link.href)")
     page.close()
     assert any("/methods/pflego/" in link for link in found)
+
+
+def test_a_claim_leads_to_its_item_and_smaller_scales_open_below_it(address, browser):
+    page = browser.new_page()
+    page.goto(address + "results/", wait_until="networkidle")
+    page.click("a[href$='reproductions/pflego/#figure-4']")
+    page.wait_for_load_state("networkidle")
+    larger, smaller = (page.locator(f"img[src='figures/figure-4-{scale}-loss.svg']") for scale in ("small", "micro"))
+
+    assert page.url.endswith("/reproductions/pflego/#figure-4")
+    assert larger.evaluate("image => image.naturalWidth") > 0
+    assert not smaller.is_visible()
+    page.click("summary:text-is('figure-4, micro')")
+    assert smaller.is_visible()
+    page.close()

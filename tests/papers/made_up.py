@@ -106,7 +106,7 @@ PAPER = Paper(
         ),
         Recipe(name="counts", title="a closed form", show=lambda found: [Words(text="Two and two are four.")]),
     ),
-    claims=(Claim(name="H1", text="Local is better.", judge=judge),),
+    claims=(Claim(name="H1", item="table-1", text="Local is better.", judge=judge),),
     slips=("Two tables differ.",),
     directions=(Direction(name="measured", text="Local has a score", cells=(OWN,), holds=is_measured),),
 )

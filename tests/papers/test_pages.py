@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plures.papers import PAPERS, find_paper
@@ -35,7 +37,7 @@ def test_a_page_of_what_has_not_been_run_says_so(tmp_path):
 
     assert "**micro**: not run. Digits." in text
     assert "**full**: not run. Too large." in text
-    assert "| H1 | Local is better. | not run |" in text
+    assert "| H1 | Local is better. | not run |  | [table-1](#table-1) |" in text
     assert "Two and two are four." in text
     assert "## Slips of the paper\n\n- Two tables differ." in text
     assert not (tmp_path / "figures").exists()
@@ -52,9 +54,36 @@ def test_a_page_of_what_has_been_run_has_its_table_figure_and_origin(tmp_path):
 
     assert "| Local | 92.50 / 91.50 |" in text
     assert "| FedAvg | *not run* / 91.50 |" in text
-    assert "1 runs, 2026-01-02, commit abc, on a machine." in text
+    assert "1 run, 2026-01-02, commit abc, on a machine." in text
     assert "![Curves](figures/table-1-micro-curves.svg)" in text
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["table-1-micro-curves.svg"]
+
+
+def test_of_an_item_at_several_scales_the_largest_is_open_and_the_others_are_folded_below(tmp_path):
+    larger = replace(OWN, table={**OWN.table, "rounds": 9})
+    both = replace(PAPER.recipes[0], cells=lambda scale: {"micro": [OWN], "small": [larger]}.get(scale, []))
+    store = Store(folder=tmp_path)
+    (tmp_path / "cells").mkdir()
+    for cell in (OWN, larger):
+        write_outcome(store.path(cell.key(0)), outcome([0.9, 0.95]))
+
+    text = write_page(replace(PAPER, recipes=(both,)), store).read_text("utf-8")
+
+    heading, small, micro, end = (
+        text.index(part)
+        for part in ('<a id="table-1"></a>', "### table-1, small", "<summary>table-1, micro</summary>", "</details>")
+    )
+    assert heading < small < micro < end
+    assert text.index("![Curves](figures/table-1-small-curves.svg)") < micro
+    assert micro < text.index("![Curves](figures/table-1-micro-curves.svg)") < end
+
+
+def test_every_claim_leads_to_an_item_of_its_paper():
+    papers = [find_paper(name) for name in PAPERS]
+
+    assert all(paper.claims for paper in papers)
+    for paper in papers:
+        assert {claim.item for claim in paper.claims} <= {recipe.name for recipe in paper.recipes}
 
 
 def test_the_list_tells_what_has_run_and_why_the_rest_has_not(tmp_path):
@@ -87,11 +116,20 @@ def test_one_page_has_the_claims_of_all_papers(tmp_path):
     assert sum(counts.values()) == sum(len(find_paper(name).claims) for name in PAPERS)
     assert counts["not run"] > counts["holds"] > 0  # closed forms need no run
     assert "(../reproductions/pflego/README.md)" in text
+    assert "| [table-2](../reproductions/pflego/README.md#table-2) |" in text
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
-    [({}, "the numbers"), ({"a": "holds", "b": "fails", "c": "holds"}, "2 holds, 1 fails of 3 cases")],
+    ("parts", "span", "told"),
+    [
+        ({}, None, "the numbers"),
+        ({"a": "holds", "b": "fails", "c": "holds"}, None, "of 3 cases 2 hold, 1 fails"),
+        (
+            {"a": "not run", "b": "undecided", "c": "undecided"},
+            (-0.512, 2.0),
+            "of 3 cases 2 are undecided, 1 was not run; differences -0.51 to +2.00 points",
+        ),
+    ],
 )
-def test_a_claim_about_several_cases_is_shown_by_how_many_hold(parts, told):
-    assert shortened(Verdict(verdict="holds", figure="the numbers", parts=parts)) == told
+def test_a_claim_about_several_cases_is_shown_by_how_many_hold_and_by_how_much(parts, span, told):
+    assert shortened(Verdict(verdict="holds", figure="the numbers", parts=parts, span=span)) == told

@@ -84,3 +84,17 @@ def test_a_claim_about_several_cases_needs_them_all_or_enough(parts, enough, ver
 
 def test_a_claim_of_which_nothing_has_run_has_no_verdict():
     assert all_of({"a": None}) is None
+
+
+def test_a_claim_about_several_cases_tells_the_smallest_and_the_largest_difference():
+    found = MadeUp()
+    found.put(OTHER, outcome([0.5, 0.7]))
+    found.put(OWN, outcome([0.6, 0.8]))
+    above = better(paired(found, OWN, OTHER), "a", "b")
+    below = better(paired(found, OTHER, OWN), "b", "a")
+
+    judged = all_of({"above": above, "below": below, "of another kind": YES, "not run": None})
+
+    # Each client is 10 points above its other self.
+    assert judged is not None
+    assert judged.span == pytest.approx((-10.0, 10.0))

@@ -15,6 +15,8 @@ OF_THE_ROOT = {
     "changelog.md": "CHANGELOG.md",
 }
 """Pages whose text stays where a code forge looks for it."""
+REPRODUCED = ("reproductions/*.md", "reproductions/*/*.md", "reproductions/*/figures/*.svg")
+"""Files that are on the site where they are in the repository, so that links between them hold."""
 
 Nav = list[Any]
 
@@ -24,6 +26,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     root = Path(config.docs_dir).parent
     for name, source in OF_THE_ROOT.items():
         files.append(File.generated(config, name, abs_src_path=str(root / source)))
+    for path in sorted(found for pattern in REPRODUCED for found in root.glob(pattern)):
+        files.append(File.generated(config, path.relative_to(root).as_posix(), abs_src_path=str(path)))
     config.nav = expanded(config.nav or [], [file.src_uri for file in files.documentation_pages()])
     return files
 

@@ -76,5 +76,9 @@ class Verdict:
     why: str = ""
     """Where it fails or is undecided: the cause, as far as it is known."""
     interval: tuple[float, float] | None = None
+    difference: float | None = None
+    """In points, where two cells are paired."""
+    span: tuple[float, float] | None = None
+    """The smallest and the largest difference of its cases."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Verdicts of the cases that it is made of, where there are several."""

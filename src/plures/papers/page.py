@@ -10,7 +10,7 @@ from pathlib import Path
 from plures.papers.blocks import NOT_RUN, Block, Entry, Figure, Grid, Verdict, Words
 from plures.papers.claims import Judged, judged
 from plures.papers.recipe import SCALES, Paper, Recipe, Scale
-from plures.papers.states import state_of
+from plures.papers.states import State, state_of
 from plures.papers.store import Shelf, Store, check_place
 from plures.report.writing import write_whole
 
@@ -18,6 +18,15 @@ LEGEND = (
     "In tables, *measured* / published; ± is the standard deviation over seeds (ddof 0), where several have run. "
     f"*{NOT_RUN}*: a cell that is waiting for somebody's machine."
 )
+
+
+SAID = {
+    "holds": ("holds", "hold"),
+    "fails": ("fails", "fail"),
+    "undecided": ("is undecided", "are undecided"),
+    NOT_RUN: ("was not run", "were not run"),
+}
+"""Of one case, and of several."""
 
 
 def write_page(paper: Paper, store: Store) -> Path:
@@ -40,7 +49,8 @@ def write_page(paper: Paper, store: Store) -> Path:
     ]
     said: dict[str, str] = {}
     for recipe in paper.recipes:
-        lines += ["", f"## {recipe.name}: {recipe.title}", "", *item_lines(recipe, store, figures)]
+        lines += ["", f'<a id="{recipe.name}"></a>', "", f"## {recipe.name}: {recipe.title}", ""]
+        lines += item_lines(recipe, store, figures)
         lines += differing(recipe, said)
     drawn = [store.folder / "figures" / f"{name}.svg" for name, _ in figures]
     for path, (_, figure) in zip(drawn, figures, strict=True):
@@ -63,11 +73,12 @@ def ways(paper: Paper) -> list[str]:
 def claim_lines(paper: Paper, store: Store) -> list[str]:
     if not paper.claims:
         return []
-    lines = ["## Claims", "", "| | claim | verdict | figure |", "|---|---|---|---|"]
+    lines = ["## Claims", "", "| | claim | verdict | figure | in |", "|---|---|---|---|---|"]
     verdicts = judged(paper, store)
     for found in verdicts:
         figure = "" if found.verdict is None else shortened(found.verdict)
-        lines.append(f"| {found.claim.name} | {found.claim.text} | {told_verdict(found)} | {figure} |")
+        where = f"[{found.claim.item}](#{found.claim.item})"
+        lines.append(f"| {found.claim.name} | {found.claim.text} | {told_verdict(found)} | {figure} | {where} |")
     return [*lines, *(line for found in verdicts for line in case_lines(found))]
 
 
@@ -76,11 +87,14 @@ def slip_lines(paper: Paper) -> list[str]:
 
 
 def shortened(verdict: Verdict) -> str:
-    """Of a claim about several cases how many hold; else the numbers themselves."""
+    """Of a claim about several cases how many hold, and by how much they differ; else the numbers themselves."""
     told = verdict.figure
     if len(verdict.parts) > 1:
-        counts = Counter(verdict.parts.values())
-        told = ", ".join(f"{number} {word}" for word, number in counts.items()) + f" of {len(verdict.parts)} cases"
+        counts = Counter(verdict.parts.values()).most_common()
+        told = f"of {len(verdict.parts)} cases " + ", ".join(
+            f"{number} {SAID[word][number > 1]}" for word, number in counts
+        )
+        told += "" if verdict.span is None else "; differences {:+.2f} to {:+.2f} points".format(*verdict.span)
     return ". ".join(part for part in (told, verdict.why) if part).replace("|", "\\|").replace("\n", " ")
 
 
@@ -99,14 +113,26 @@ def told_verdict(found: Judged) -> str:
 
 
 def item_lines(recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) -> list[str]:
-    """An item at every scale at which something has been run; largest first."""
-    lines: list[str] = []
+    """An item at every scale at which something has been run: the largest, and the others folded below it."""
     if recipe.closed_form:
-        lines += block_lines(recipe.show(Shelf(store=store, scale="full")), recipe.name, "", figures)
-    else:
-        for scale in reversed(SCALES):
-            lines += scale_lines(recipe, store, scale, figures)
+        return block_lines(recipe.show(Shelf(store=store, scale="full")), recipe.name, "", figures)
+    lines: list[str] = []
+    shown = False
+    for scale in reversed(SCALES):
+        state = state_of(recipe, scale, store)
+        if not state.done:
+            why = recipe.without.get(scale) or recipe.settings.get(scale, "")
+            lines += [f"**{scale}**: {NOT_RUN}. {why}".rstrip(), ""]
+            continue
+        found = scale_lines(recipe, store, scale, state, figures)
+        lines += folded(f"{recipe.name}, {scale}", found) if shown else [f"### {recipe.name}, {scale}", "", *found]
+        shown = True
     return lines
+
+
+def folded(title: str, lines: Sequence[str]) -> list[str]:
+    """Behind a title that opens when it is clicked."""
+    return ['<details markdown="1">', f"<summary>{title}</summary>", "", *lines, "</details>", ""]
 
 
 def differing(recipe: Recipe, said: dict[str, str]) -> list[str]:
@@ -119,19 +145,12 @@ def differing(recipe: Recipe, said: dict[str, str]) -> list[str]:
     return [f"**Why they differ.** {recipe.differs}"]
 
 
-def scale_lines(recipe: Recipe, store: Store, scale: Scale, figures: list[tuple[str, Figure]]) -> list[str]:
-    state = state_of(recipe, scale, store)
-    why = recipe.without.get(scale, "")
-    if not state.done:
-        return [f"**{scale}**: {NOT_RUN}. {why or recipe.settings.get(scale, '')}".rstrip(), ""]
-    lines = [
-        f"### {recipe.name}, {scale}",
-        "",
-        f"{recipe.settings.get(scale, '')} {why}".strip(),
-        "",
-        told_runs(state.made),
-    ]
-    return [*lines, "", *block_lines(recipe.show(Shelf(store=store, scale=scale)), recipe.name, scale, figures)]
+def scale_lines(
+    recipe: Recipe, store: Store, scale: Scale, state: State, figures: list[tuple[str, Figure]]
+) -> list[str]:
+    settings = f"{recipe.settings.get(scale, '')} {recipe.without.get(scale, '')}".strip()
+    blocks = recipe.show(Shelf(store=store, scale=scale))
+    return [settings, "", told_runs(state.made), "", *block_lines(blocks, recipe.name, scale, figures)]
 
 
 def told_runs(made: Sequence[tuple[str, str, str]]) -> str:
@@ -140,7 +159,7 @@ def told_runs(made: Sequence[tuple[str, str, str]]) -> str:
     commits = list(dict.fromkeys(commit for _, commit, _ in made))
     machines = sorted({machine for _, _, machine in made})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return f"{len(made)} runs, {when}, commit {', '.join(commits)}, on {'; '.join(machines)}."
+    return f"{len(made)} run{'s'[: len(made) > 1]}, {when}, commit {', '.join(commits)}, on {'; '.join(machines)}."
 
 
 def block_lines(blocks: Sequence[Block], item: str, scale: str, figures: list[tuple[str, Figure]]) -> list[str]:

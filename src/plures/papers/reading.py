@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -106,8 +106,9 @@ def better(pairing: Pairing | None, own: str, reference: str, *, margin: float =
     seeds = len(pairing.seeds)
     numbers = f"{own} - {reference}: {difference:+.2f} [{low:+.2f}, {high:+.2f}] points, {seeds} seed{'s'[: seeds > 1]}"
     if low > -margin:
-        return Verdict(verdict="holds", figure=numbers, interval=(low, high))
-    return Verdict(verdict="fails" if high < -margin else "undecided", figure=numbers, interval=(low, high))
+        return Verdict(verdict="holds", figure=numbers, interval=(low, high), difference=difference)
+    verdict: Literal["fails", "undecided"] = "fails" if high < -margin else "undecided"
+    return Verdict(verdict=verdict, figure=numbers, interval=(low, high), difference=difference)
 
 
 def all_of(parts: Mapping[str, Verdict | None], *, enough: int | None = None) -> Verdict | None:
@@ -122,9 +123,12 @@ def all_of(parts: Mapping[str, Verdict | None], *, enough: int | None = None) ->
     told = {name: part.verdict for name, part in known.items()} | {
         name: "not run" for name, part in parts.items() if part is None
     }
+    found = [part.difference for part in known.values() if part.difference is not None]
+    span = (min(found), max(found)) if found else None
     if held >= needed:
-        return Verdict(verdict="holds", figure=words, parts=told)
-    return Verdict(verdict="fails" if failed > len(parts) - needed else "undecided", figure=words, parts=told)
+        return Verdict(verdict="holds", figure=words, parts=told, span=span)
+    verdict: Literal["fails", "undecided"] = "fails" if failed > len(parts) - needed else "undecided"
+    return Verdict(verdict=verdict, figure=words, parts=told, span=span)
 
 
 def because(verdict: Verdict | None, why: str) -> Verdict | None:

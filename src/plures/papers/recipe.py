@@ -59,6 +59,8 @@ class Claim:
 
     name: str
     """H1, H2, ..."""
+    item: str
+    """The table or figure with its numbers: the name of a recipe."""
     text: str
     judge: Callable[[Found], Verdict | None]
     """None where too little has run at this scale."""

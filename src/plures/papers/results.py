@@ -33,13 +33,14 @@ def write_results(path: Path, out: Path) -> dict[str, int]:
         counts.update(NOT_RUN if one.verdict is None else one.verdict.verdict for one in verdicts)
         page = Path(os.path.relpath(out / name / "README.md", path.parent)).as_posix()
         lines += [f"## {paper.title}", "", f"[All tables and figures]({page}). {paper.citation}", ""]
-        lines += ["| | claim | verdict | at | figure |", "|---|---|---|---|---|"]
-        lines += [*map(row, verdicts), ""]
+        lines += ["| | claim | verdict | at | figure | in |", "|---|---|---|---|---|---|"]
+        lines += [*(row(one, page) for one in verdicts), ""]
     write_whole(path, "\n".join(lines).rstrip() + "\n")
     return dict(counts)
 
 
-def row(one: Judged) -> str:
+def row(one: Judged, page: str) -> str:
     verdict = NOT_RUN if one.verdict is None else f"**{one.verdict.verdict}**"
     figure = "" if one.verdict is None else shortened(one.verdict)
-    return f"| {one.claim.name} | {one.claim.text} | {verdict} | {one.place} | {figure} |"
+    where = f"[{one.claim.item}]({page}#{one.claim.item})"
+    return f"| {one.claim.name} | {one.claim.text} | {verdict} | {one.place} | {figure} | {where} |"

@@ -183,33 +183,39 @@ def judge_5(found: Found) -> Verdict:
 CLAIMS = [
     Claim(
         name="H1",
+        item="table-3",
         text="Partial personalisation has most of the gain of full personalisation, with a small part of the "
         "parameters.",
         judge=judge_1,
     ),
     Claim(
         name="H2",
+        item="table-4",
         text="FedAlt is at least as good as FedSim, and FedSim as partial fine-tuning, in all cases but one.",
         judge=judge_2,
     ),
     Claim(
         name="H2, equal passes",
+        item="table-4",
         text="FedAlt is at least as good as FedSim with as many passes over the data (a control; the paper does not "
         "claim it).",
         judge=judge_passes,
     ),
     Claim(
         name="H3",
+        item="figure-9",
         text=f"Personalisation hurts some clients (here: {100 * SOME:g} %); neither L2 nor dropout cures it.",
         judge=judge_3,
     ),
     Claim(
         name="H4",
+        item="table-12",
         text="Fine-tuning at the end matters little for clients with state, and much for clients without.",
         judge=judge_4,
     ),
     Claim(
         name="H5",
+        item="theory",
         text="Without noise, FedAlt suffers less than FedSim from the coupling of shared and personal parts.",
         judge=judge_5,
     ),

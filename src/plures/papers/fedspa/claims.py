@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from statistics import fmean
 
 from plures.papers.blocks import Verdict
@@ -184,39 +185,44 @@ def alike(pairing: Pairing | None, own: str, reference: str) -> Verdict | None:
         return None
     low, high = verdict.interval
     if low > -ALIKE and high < ALIKE:
-        return Verdict(verdict="holds", figure=verdict.figure, interval=verdict.interval)
-    apart = low > ALIKE or high < -ALIKE
-    return Verdict(verdict="fails" if apart else "undecided", figure=verdict.figure, interval=verdict.interval)
+        return replace(verdict, verdict="holds")
+    return replace(verdict, verdict="fails" if low > ALIKE or high < -ALIKE else "undecided")
 
 
 CLAIMS = (
     Claim(
         name="H1",
+        item="table-1",
         text="Where clients differ, DST is above FedAvg and RSM, at most a point below the best, at half the traffic",
         judge=judge_best,
     ),
     Claim(
         name="H2",
+        item="table-1",
         text="RSM does as well as FedAvg where clients are alike, and worse than DST where they differ",
         judge=judge_static,
     ),
     Claim(
         name="H3",
+        item="table-3",
         text="The more clients differ, the more sparsity pays",
         judge=judge_sparsity,
     ),
     Claim(
         name="H4",
+        item="table-4",
         text="Layers that are sparse by ERK do better than layers that are all as sparse",
         judge=judge_layers,
     ),
     Claim(
         name="H5",
+        item="figure-7",
         text="Regrowth by gradient is slightly better than at random",
         judge=judge_regrowth,
     ),
     Claim(
         name="H6",
+        item="figure-8",
         text="The dense model of DST is as good as the personal ones where clients are alike, worse where they differ",
         judge=judge_global,
     ),

@@ -215,26 +215,31 @@ WHY_DENSITY = (
 CLAIMS = (
     Claim(
         name="H1",
+        item="table-1",
         text="pFedGate has a better mean and bottom decile than all other methods, at densities of 0.43 and 0.25.",
         judge=judge_best,
     ),
     Claim(
         name="H2",
+        item="table-2",
         text="The gate's sigmoid and gates for each sample matter for accuracy, its norms for speed.",
         judge=judge_parts,
     ),
     Claim(
         name="H3",
+        item="table-5",
         text="Clients that come after training are less far behind than with FedAvg and FedEM.",
         judge=judge_newcomers,
     ),
     Claim(
         name="H4",
+        item="table-6",
         text=f"With a fifth of the clients in a round, pFedGate loses little (here: at most {LITTLE_DROP:g} point).",
         judge=judge_sampling,
     ),
     Claim(
         name="H5",
+        item="table-1",
         text=f"From s = 1 to s = 0.3 accuracy falls little (here: at most {LITTLE_COST:g} points).",
         judge=judge_density,
     ),

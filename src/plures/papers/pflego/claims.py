@@ -162,43 +162,51 @@ def loss_ratio(found: Found, own: Cell, reference: Cell) -> float | None:
 CLAIMS = (
     Claim(
         name="H1",
+        item="table-1",
         text="PFLEGO is best at high and medium personalisation (cohort after training, as in the authors' code).",
         judge=judge_cohort,
     ),
     Claim(
         name="H1b",
+        item="table-1",
         text="PFLEGO is above FedPer at high and medium personalisation on all clients (E2).",
         judge=judge_best,
     ),
     Claim(
         name="H1, global labels",
+        item="table-1",
         text="PFLEGO is above FedAvg whose outputs mean the same everywhere (a control; the papers do not claim it).",
         judge=judge_global_labels,
     ),
-    Claim(name="H1c", text="FedAvg is best without personalisation.", judge=judge_none),
+    Claim(name="H1c", item="table-1", text="FedAvg is best without personalisation.", judge=judge_none),
     Claim(
         name="H2",
+        item="figure-2",
         text="PFLEGO has the lowest training loss in most rounds and at the end (equation 1: all clients).",
         judge=judge_loss,
     ),
     Claim(
         name="H2, cohort",
+        item="figure-2",
         text="PFLEGO has the lowest training loss in most rounds and at the end (the cohort after its training, as in "
         "the code).",
         judge=judge_cohort_loss,
     ),
     Claim(
         name="H3",
+        item="counts",
         text="A round costs a client two network passes, whatever tau.",
         judge=judge_passes,
     ),
     Claim(
         name="H4",
+        item="exactness",
         text="A round is an exact, unbiased step of SGD on the joint loss.",
         judge=judge_exact,
     ),
     Claim(
         name="H5",
+        item="figure-6",
         text="More clients in a round make PFLEGO faster, and not FedPer or FedAvg.",
         judge=judge_participation,
     ),

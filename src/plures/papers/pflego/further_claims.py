@@ -81,22 +81,26 @@ def judge_rates(found: Found) -> Verdict | None:
 FURTHER_CLAIMS = (
     Claim(
         name="T2",
+        item="table-2",
         text="On Omniglot PFLEGO is best and FedRecon second; methods with heads of their own are far above FedAvg "
         "and FedProx.",
         judge=judge_alphabets,
     ),
     Claim(
         name="F4",
+        item="figure-4",
         text="With any number of steps PFLEGO has a higher test accuracy than FedRecon.",
         judge=judge_steps,
     ),
     Claim(
         name="F12, 2022",
+        item="figure-12-2022",
         text="On Omniglot PFLEGO has a lower training loss than FedRecon in most rounds and at the end.",
         judge=judge_pair,
     ),
     Claim(
         name="F4, 2022",
+        item="figure-4-2022",
         text="With any rate of the server, a larger rate of the clients makes PFLEGO faster.",
         judge=judge_rates,
     ),
