@@ -8,7 +8,7 @@ import pytest
 
 from plures.papers.blocks import Grid
 from plures.papers.outcomes import Outcome
-from plures.papers.pflego import PAPER
+from plures.papers.pflego import PAPER, alphabet_rates
 from plures.papers.pflego.claims import (
     above_fedper,
     fedavg_best,
@@ -47,6 +47,27 @@ def test_every_cell_is_an_experiment_whose_options_the_method_has(scale):
         experiment = cell.experiment(0)
         info = named_method(experiment.method)
         called(info.name, info.make, method_options(info, given_options(experiment, info), rounds=experiment.rounds))
+
+
+def test_rates_of_alphabets_are_tried_on_training_drawings_alone():
+    cells = alphabet_rates.rate_cells("small")
+
+    assert len(cells) == len({cell.row for cell in cells}) > 20
+    for cell in cells:
+        assert cell.table["evaluation"]["splits"] == ["validation"]
+        assert cell.table["data"]["split"] == [0.8, 0.2, 0.0]
+
+
+def test_best_rates_are_those_of_the_highest_validation_accuracy_that_has_run():
+    found, (low, middle, high) = MadeUp("small"), alphabet_rates.STEPS
+    for rates, value in ((low, 0.3), (middle, 0.5)):
+        scored_once = replace(scored(value), curves={alphabet_rates.VALIDATION: {"rounds": [40], "values": [value]}})
+        found.put(alphabet_rates.rate_cell("FedPer", rates), scored_once)
+
+    assert alphabet_rates.best(found, "FedPer") == middle
+    (grid,) = alphabet_rates.show_alphabet_rates(found)
+    assert isinstance(grid, Grid)
+    assert [grid.rows[f"FedPer, {rates}"][0].measured for rates in (low, middle, high)] == [30.0, 50.0, None]
 
 
 def test_the_full_setting_is_the_papers():
