@@ -41,9 +41,22 @@ def paper_of(parts: dict[str, dict[str, str | None]]):
         ),
         ({"full": {"a": "holds", "b": "holds"}, "micro": {"a": "fails", "b": "fails"}}, "full", "holds"),
         ({"small": {"a": "holds", "b": None}, "micro": {"a": None, "b": "holds"}}, "small", "undecided"),
+        (
+            {"small": {"a": "holds", "b": None}, "micro": {"a": "fails"}},
+            "small",
+            "undecided",
+        ),
         ({}, None, None),
     ],
-    ids=["half of a larger scale", "a part that decides", "most of it", "all of it", "parts alone", "nothing"],
+    ids=[
+        "half of a larger scale",
+        "a part that decides",
+        "most of it",
+        "all of it",
+        "parts alone",
+        "as many cases as at a smaller scale",
+        "nothing",
+    ],
 )
 def test_the_largest_scale_that_tells_enough_decides(tmp_path, parts, scale, verdict):
     (found,) = judged(paper_of(parts), Store(folder=tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from plures.papers.blocks import NOT_RUN, Verdict
@@ -59,12 +60,20 @@ def judge(claim: Claim, store: Store) -> Judged:
     known = [(asked, verdict) for asked in looked if (verdict := claim.judge(asked)) is not None]
     if not known:
         return Judged(claim=claim)
-    asked, verdict = next((one for one in known if tells_enough(one[1])), known[0])
+    verdicts = [verdict for _, verdict in known]
+    place = next((place for place, one in enumerate(verdicts) if tells_enough(one, verdicts[place + 1 :])), 0)
+    asked, verdict = known[place]
     seeds = (min(asked.counts), max(asked.counts)) if asked.counts else None
     return Judged(claim=claim, verdict=verdict, scale=asked.scale, seeds=seeds)
 
 
-def tells_enough(verdict: Verdict) -> bool:
-    """Whether most of its cases have run, or those that have not can change nothing."""
-    waiting = sum(part == NOT_RUN for part in verdict.parts.values())
-    return verdict.verdict != "undecided" or 2 * waiting < len(verdict.parts) or not verdict.parts
+def tells_enough(verdict: Verdict, smaller: Sequence[Verdict]) -> bool:
+    """Whether most of its cases have run, or as many as at any smaller scale, or the others can change nothing."""
+    ran = cases_run(verdict)
+    return (
+        verdict.verdict != "undecided" or 2 * ran > len(verdict.parts) or all(ran >= cases_run(one) for one in smaller)
+    )
+
+
+def cases_run(verdict: Verdict) -> int:
+    return sum(part != NOT_RUN for part in verdict.parts.values()) if verdict.parts else 1
