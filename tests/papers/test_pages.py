@@ -54,7 +54,7 @@ def test_a_page_of_what_has_been_run_has_its_table_figure_and_origin(tmp_path):
 
     assert "| Local | 92.50 / 91.50 |" in text
     assert "| FedAvg | *not run* / 91.50 |" in text
-    assert "1 run, 2026-01-02, commit abc, on a machine." in text
+    assert "1 run of `plures paper made-up/table-1 --scale micro`, 2026-01-02, commit abc, on a machine." in text
     assert "![Curves](figures/table-1-micro-curves.svg)" in text
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["table-1-micro-curves.svg"]
 

@@ -50,7 +50,7 @@ def write_page(paper: Paper, store: Store) -> Path:
     said: dict[str, str] = {}
     for recipe in paper.recipes:
         lines += ["", f'<a id="{recipe.name}"></a>', "", f"## {recipe.name}: {recipe.title}", ""]
-        lines += item_lines(recipe, store, figures)
+        lines += item_lines(paper, recipe, store, figures)
         lines += differing(recipe, said)
     drawn = [store.folder / "figures" / f"{name}.svg" for name, _ in figures]
     for path, (_, figure) in zip(drawn, figures, strict=True):
@@ -112,7 +112,7 @@ def told_verdict(found: Judged) -> str:
     return f"**{found.verdict.verdict}** ({found.place})"
 
 
-def item_lines(recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) -> list[str]:
+def item_lines(paper: Paper, recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) -> list[str]:
     """An item at every scale at which something has been run: the largest, and the others folded below it."""
     if recipe.closed_form:
         return block_lines(recipe.show(Shelf(store=store, scale="full")), recipe.name, "", figures)
@@ -124,7 +124,10 @@ def item_lines(recipe: Recipe, store: Store, figures: list[tuple[str, Figure]]) 
             why = recipe.without.get(scale) or recipe.settings.get(scale, "")
             lines += [f"**{scale}**: {NOT_RUN}. {why}".rstrip(), ""]
             continue
-        found = scale_lines(recipe, store, scale, state, figures)
+        settings = f"{recipe.settings.get(scale, '')} {recipe.without.get(scale, '')}".strip()
+        blocks = recipe.show(Shelf(store=store, scale=scale))
+        found = [settings, "", told_runs(state, command(paper, recipe, scale, state)), ""]
+        found += block_lines(blocks, recipe.name, scale, figures)
         lines += folded(f"{recipe.name}, {scale}", found) if shown else [f"### {recipe.name}, {scale}", "", *found]
         shown = True
     return lines
@@ -145,21 +148,21 @@ def differing(recipe: Recipe, said: dict[str, str]) -> list[str]:
     return [f"**Why they differ.** {recipe.differs}"]
 
 
-def scale_lines(
-    recipe: Recipe, store: Store, scale: Scale, state: State, figures: list[tuple[str, Figure]]
-) -> list[str]:
-    settings = f"{recipe.settings.get(scale, '')} {recipe.without.get(scale, '')}".strip()
-    blocks = recipe.show(Shelf(store=store, scale=scale))
-    return [settings, "", told_runs(state.made), "", *block_lines(blocks, recipe.name, scale, figures)]
+def command(paper: Paper, recipe: Recipe, scale: Scale, state: State) -> str:
+    """Runs what there is of an item, and what is missing of it."""
+    seeds = f" --seeds {state.most_seeds}" if state.most_seeds > 1 else ""
+    return f"plures paper {paper.name}/{recipe.name} --scale {scale}{seeds}"
 
 
-def told_runs(made: Sequence[tuple[str, str, str]]) -> str:
-    """When, with which source and on what machine."""
+def told_runs(state: State, command: str) -> str:
+    """How, when, with which source and on what machine."""
+    made = state.made
     dates = sorted({date for date, _, _ in made})
     commits = list(dict.fromkeys(commit for _, commit, _ in made))
     machines = sorted({machine for _, _, machine in made})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return f"{len(made)} run{'s'[: len(made) > 1]}, {when}, commit {', '.join(commits)}, on {'; '.join(machines)}."
+    where = f"commit {', '.join(commits)}, on {'; '.join(machines)}"
+    return f"{len(made)} run{'s'[: len(made) > 1]} of `{command}`, {when}, {where}."
 
 
 def block_lines(blocks: Sequence[Block], item: str, scale: str, figures: list[tuple[str, Figure]]) -> list[str]:

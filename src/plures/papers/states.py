@@ -21,6 +21,8 @@ class State:
     """Cells that have run under one seed at least."""
     seeds: int
     """Under which all cells have run; 0 where some have not run at all."""
+    most_seeds: int
+    """Under which any cell has run."""
     made: Sequence[tuple[str, str, str]]
     """Date, commit and machine of every run."""
 
@@ -44,6 +46,7 @@ def state_of(recipe: Recipe, scale: Scale, store: Store) -> State:
         cells=len(cells),
         done=sum(bool(one) for one in seeds),
         seeds=min(map(len, seeds), default=0),
+        most_seeds=max(map(len, seeds), default=0),
         made=[(one.date, one.commit, one.machine) for one in made],
     )
 

@@ -15,6 +15,7 @@ from plures.papers.pflego.words import (
     NO_EMNIST,
     NO_PHOTOS,
     PROTOCOL,
+    RUN_AT_FULL,
     SWEEP_SETTINGS,
 )
 from plures.papers.recipe import Paper, Recipe
@@ -40,7 +41,7 @@ PAPER = Paper(
             cells=tables.image_cells,
             show=tables.show_table_1,
             settings=FLAT_SETTINGS,
-            without={"full": NO_EMNIST},
+            without={"small": RUN_AT_FULL, "full": NO_EMNIST},
             differs=PROTOCOL,
         ),
         Recipe(
@@ -58,6 +59,7 @@ PAPER = Paper(
             cells=mnist_cells,
             show=show_mnist,
             settings=FLAT_SETTINGS,
+            without={"small": RUN_AT_FULL},
         ),
         Recipe(
             name="figure-3",
@@ -100,6 +102,7 @@ PAPER = Paper(
             cells=clothes_cells,
             show=show_clothes,
             settings=FLAT_SETTINGS,
+            without={"small": RUN_AT_FULL},
         ),
         Recipe(
             name="figure-9-2022",

@@ -21,6 +21,7 @@ ALPHABET_SETTINGS: dict[Scale, str] = {
     "small": "12 alphabets, 3 in a round, 32 filters, 10 steps, 300 rounds; split by drawing.",
     "full": "50 alphabets, 10 in a round, 64 filters, 50 steps, 5,000 rounds; turned copies on both sides.",
 }
+RUN_AT_FULL = "MNIST and Fashion-MNIST were run at full instead."
 NO_EMNIST = "EMNIST is not at hand here; FedPer or FedAvg on CIFAR-10 would take nine days each on two cores."
 NO_PHOTOS = "Nine days a run on two cores for FedPer and FedAvg with the papers' network on CIFAR-10."
 NO_ALPHABETS = "5,000 rounds of 50 steps take more than a week a method on two cores."
