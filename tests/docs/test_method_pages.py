@@ -154,8 +154,14 @@ def headings(file: Path) -> list[str]:
     return re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def places(file: Path) -> set[str]:
+    """What a link may name of a file: its headings, and anchors that have a name of their own."""
+    anchors = re.findall(r'^<a id="([\w-]+)"></a>$', file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {*map(slug, headings(file)), *anchors}
+
+
 def broken_links(file: Path) -> list[str]:
-    """Relative links, outside of code blocks, to no file or to no heading of a file."""
+    """Relative links, outside of code blocks, to no file or to no heading or anchor of a file."""
     text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     broken = []
     for link in re.findall(r"\]\(([^()\s]+)\)", text):
@@ -163,7 +169,7 @@ def broken_links(file: Path) -> list[str]:
         target = file.parent / path if path else file
         if "://" in link or link.startswith("mailto:"):
             continue
-        if not target.exists() or (heading and heading not in map(slug, headings(target))):
+        if not target.exists() or (heading and heading not in places(target)):
             broken.append(link)
     return broken
 
@@ -176,8 +182,11 @@ def test_every_relative_link_leads_somewhere(file):
 def test_links_that_lead_nowhere_are_found_out(tmp_path):
     page = tmp_path / "page.md"
     links = "[`a`](page.md) [b](page.md#one-word) [c](#one-word) [d](no.md) [e](page.md#two) [f](https://x.org/no.md)"
-    page.write_text(f"# One `word`\n\n{links}\n\n```text\n[g](neither.md)\n```\n[h](../gone/x.py)\n")
-    assert broken_links(page) == ["no.md", "page.md#two", "../gone/x.py"]
+    links += " [i](#an-anchor) [j](#another)"
+    page.write_text(
+        f'# One `word`\n\n<a id="an-anchor"></a>\n\n{links}\n\n```text\n[g](neither.md)\n```\n[h](../gone/x.py)\n'
+    )
+    assert broken_links(page) == ["no.md", "page.md#two", "#another", "../gone/x.py"]
 
 
 def test_the_table_of_all_methods_is_that_of_the_registry():
