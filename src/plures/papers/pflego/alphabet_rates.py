@@ -1,4 +1,4 @@
-"""How rates of alphabets at the scale small were chosen: short runs, by accuracy on validation data. Not in the papers.
+"""How rates of alphabets at the scale small are chosen: short runs, by accuracy on validation data. Not in the papers.
 
 In so few rounds and steps nothing is learnt with the papers' rates: FedPer has 3,000 steps where they have 250,000.
 """
@@ -75,7 +75,8 @@ def show_alphabet_rates(found: Found) -> list[Block]:
     rows = {f"{row}, {rates}": [reached(found, row, rates)] for row, tried in TRIED.items() for rates in tried}
     note = (
         f"Validation accuracy of the cohort right after its training, mean over the last 10 of {TRIED_ROUNDS} rounds. "
-        "The best of each method are its rates in Table 2; FedRecon takes PFLEGO's, FedProx and Ditto FedAvg's."
+        "None is chosen yet: Table 2 still has the papers' rates. The best of each method are to be its own; FedRecon "
+        "takes PFLEGO's, FedProx and Ditto FedAvg's."
     )
     return [
         Grid(title="Rates of clients (PFLEGO: and of the server)", corner="rates", columns=["%"], rows=rows, note=note)

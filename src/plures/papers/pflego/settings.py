@@ -25,7 +25,7 @@ OTHER_RATES: dict[str, dict[str, float]] = {
 """Of CIFAR-10; elsewhere they are 0.007."""
 OMNIGLOT_RATES = (0.009, 0.001)
 FEW_STEPS: dict[str, tuple[float, float]] = {}
-"""Rates of Omniglot at the scale small, which has too few rounds and steps for the papers': see alphabet_rates.py."""
+"""Rates of Omniglot at the scale small, which has too few rounds and steps for the papers'; none is chosen yet."""
 CLASSES = {"mnist": 10, "fashion-mnist": 10, "cifar-10": 10, "emnist": 62, "unipen": 62}
 EMNIST = {"name": "emnist", "form": "byclass"}
 
