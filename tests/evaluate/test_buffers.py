@@ -42,7 +42,7 @@ def test_statistics_are_the_exact_mean_and_variance_of_the_training_data(train_s
 
 @pytest.mark.parametrize("examples_at_once", [4096, 2])
 def test_statistics_do_not_depend_on_how_many_examples_are_scored_at_once(examples_at_once, monkeypatch):
-    monkeypatch.setattr(scoring, "EXAMPLES_AT_ONCE", examples_at_once)
+    monkeypatch.setattr(scoring, "TARGETS_AT_ONCE", examples_at_once)
     clients, module = federation(), made(NormedNetwork)
     evaluator, server, _ = evaluator_of(RESET, clients, module)
 

@@ -75,7 +75,7 @@ def assert_scores(found, expected):
 @pytest.mark.parametrize("examples_at_once", [4096, 6, 1], ids=["together", "in groups", "each alone"])
 @pytest.mark.parametrize("split", ALL)
 def test_e1_of_pooled_clients_equals_a_forward_pass_client_by_client(split, examples_at_once, monkeypatch):
-    monkeypatch.setattr(scoring, "EXAMPLES_AT_ONCE", examples_at_once)
+    monkeypatch.setattr(scoring, "TARGETS_AT_ONCE", examples_at_once)
     clients = federation()
     evaluator, server, _ = evaluator_of(fedavg(), clients)
 
@@ -98,7 +98,7 @@ def test_personal_model_of_a_method_without_personal_part_is_the_global_one():
 
 @pytest.mark.parametrize("examples_at_once", [4096, 2], ids=["at once", "in chunks"])
 def test_e2_is_a_forward_pass_with_the_shared_body_and_each_clients_own_head(examples_at_once, monkeypatch):
-    monkeypatch.setattr(scoring, "EXAMPLES_AT_ONCE", examples_at_once)
+    monkeypatch.setattr(scoring, "TARGETS_AT_ONCE", examples_at_once)
     clients = federation()
     evaluator, server, store = evaluator_of(fedper(start="uniform"), clients)
     shapes = {name: evaluator.program.initial_state(0)[name].shape for name in HEAD}

@@ -34,6 +34,11 @@ class Goal:
     """How many items of the targets are scored: examples, or tokens."""
     each: Callable[[Tensor, Tensor], Tensor]
     """(output of the network, targets) -> how good it is for each scored item; larger is better."""
+    items: Callable[[Tensor], Mapping[str, int]] | None = None
+    """Over how many items of these targets each metric, and the loss, is a mean; None: not all of them are means.
+
+    With it a client is scored in parts: outputs for each word of a vocabulary are large.
+    """
 
 
 def num_examples(targets: Tensor) -> int:
@@ -104,13 +109,21 @@ def next_token(*, padding: int = 0, special: tuple[int, ...] = (0, 1, 2, 3)) -> 
     scored = partial(is_scored, special=special)
     return Goal(
         name="next_token",
-        loss=partial(F.cross_entropy, ignore_index=padding),
+        loss=partial(token_cross_entropy, ignore_index=padding),
         metrics={"accuracy": partial(token_accuracy, special=special)},
         judged_by="accuracy",
         larger_is_better=True,
         count=lambda targets: int(scored(targets).sum()),
         each=lambda output, targets: is_right(output, targets)[scored(targets)],
+        items=lambda targets: {"accuracy": int(scored(targets).sum()), "loss": int((targets != padding).sum())},
     )
+
+
+def token_cross_entropy(output: Tensor, targets: Tensor, *, ignore_index: int) -> Tensor:
+    """Cross-entropy; outputs of many places one by one, as they lie in memory where a linear layer made them."""
+    if output.dim() == 3:
+        output, targets = output.transpose(1, 2).flatten(0, 1), targets.flatten()
+    return F.cross_entropy(output, targets, ignore_index=ignore_index)
 
 
 def is_scored(targets: Tensor, special: tuple[int, ...]) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from plures.core.products import product
 from plures.core.types import Batch, Params
 from plures.engines.paces import Mover
 
@@ -156,7 +157,7 @@ class ChainSteps:
             link = self.links[number]
             if number < len(self.links) - 1:
                 self.unbend(error, inputs[number + 1], link.bend)
-            below = error @ self.params[link.weight] if number > self.lowest else error
+            below = product(error, self.params[link.weight]) if number > self.lowest else error
             self.observe(link, error, inputs[number], share)
             self.step(link, error, inputs[number], share)
             error = below

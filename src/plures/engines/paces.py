@@ -9,6 +9,7 @@ from torch import Tensor
 
 from plures.core.method import own_parameters
 from plures.core.problem import Problem, eager_gradient
+from plures.core.products import add_product
 from plures.core.types import Params
 from plures.local.optimizers import Sgd
 
@@ -35,9 +36,9 @@ class Mover:
         pace, value = self.paces[name], self.params[name]
         if not pace.momentum:
             keep = 1.0 - pace.lr * pace.decay
-            value.addmm_(left, right, beta=keep, alpha=-pace.lr * pace.scale * share)
+            add_product(value, left, right, beta=keep, alpha=-pace.lr * pace.scale * share)
             return
-        past = self.past[name].addmm_(left, right, beta=pace.momentum, alpha=pace.scale * share)
+        past = add_product(self.past[name], left, right, beta=pace.momentum, alpha=pace.scale * share)
         self._follow(value, past, pace)
 
     def by_sum(self, name: str, rows: Tensor, share: float) -> None:

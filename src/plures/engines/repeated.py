@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from plures.core.products import add_product, product
 from plures.engines.chains import Chain, ChainSteps, Link
 from plures.engines.paces import Mover, Pace
 
@@ -38,7 +39,7 @@ class RepeatedSteps(ChainSteps):
         super().__init__(links, mover, watched)
         self.first = links[0]
         self.inputs = inputs
-        self.alike = inputs @ inputs.T
+        self.alike = product(inputs, inputs.T)
         bias = None if self.first.bias is None else self.params[self.first.bias]
         self.output = F.linear(inputs, self.params[self.first.weight], bias)
         self.steps = torch.zeros_like(self.output)
@@ -62,11 +63,11 @@ class RepeatedSteps(ChainSteps):
         pace = self.mover.paces[link.weight]
         rate = pace.lr * pace.scale * share
         self.steps.add_(error, alpha=rate)
-        self.output.addmm_(self.alike, error, alpha=-rate)
+        add_product(self.output, self.alike, error, alpha=-rate)
         if link.bias is not None:
             before = self.params[link.bias].clone()
             self.mover.by_sum(link.bias, error, share)
             self.output.add_(self.params[link.bias] - before)
 
     def finish(self) -> None:
-        self.params[self.first.weight].addmm_(self.steps.T, self.inputs, alpha=-1.0)
+        add_product(self.params[self.first.weight], self.steps.T, self.inputs, alpha=-1.0)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from plures.core.goals import as_targets, squared_error
+from plures.core.goals import as_targets, squared_error, token_cross_entropy
 from plures.core.task import Loss
 
 StackedLoss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -34,7 +34,9 @@ def cross_entropy_options(loss: Loss) -> dict[str, Any] | None:
     """What cross-entropy is told beside outputs and targets; None of another loss."""
     if loss is F.cross_entropy:
         return {}
-    return dict(loss.keywords) if isinstance(loss, partial) and loss.func is F.cross_entropy and not loss.args else None
+    if isinstance(loss, partial) and loss.func in (F.cross_entropy, token_cross_entropy) and not loss.args:
+        return dict(loss.keywords)
+    return None
 
 
 def cross_entropies(

@@ -29,13 +29,13 @@ class Rates(NamedTuple):
         return f"{self.client:g}" if self.server == 1.0 else f"{self.client:g} and {self.server:g}"
 
 
-STEPS = tuple(map(Rates, (0.1, 0.3, 1.0)))
+STEPS = tuple(map(Rates, (0.1, 0.3, 0.5, 1.0)))
 TRIED: Mapping[str, tuple[Rates, ...]] = {
-    "PFLEGO": tuple(Rates(beta, rho) for beta in (0.009, 0.1, 0.5) for rho in (0.001, 0.003, 0.01)),
+    "PFLEGO": tuple(Rates(beta, rho) for beta in (0.009, 0.1, 0.5, 1.0, 2.0) for rho in (0.001, 0.003, 0.01)),
     "FedPer": STEPS,
     "FedAvg": STEPS,
-    "FedRep": STEPS,
-    "FedBABU": tuple(map(Rates, (0.01, 0.03, 0.1))),
+    "FedRep": (*STEPS, Rates(3.0)),
+    "FedBABU": tuple(map(Rates, (0.01, 0.03, 0.1, 0.3))),
 }
 """FedRecon takes PFLEGO's, FedProx and Ditto FedAvg's. FedBABU has momentum, which is ten times the rate in the end."""
 DATA: Table = {"split": [0.8, 0.2, 0.0]}

@@ -1,0 +1,147 @@
+"""Products by oneDNN are those of torch's own, for values and gradients; what does not suit is left to torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.func import vmap
+from torch.nn import functional as F
+
+from plures.core import products
+from plures.core.products import FasterLinear, add_product, faster_products, linear, product, suits
+
+NEAR = 2e-5
+"""Of sums of some hundred numbers around 1, in single precision."""
+
+pytestmark = pytest.mark.skipif(
+    not (torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")), reason="torch has no oneDNN here"
+)
+
+
+@pytest.fixture(autouse=True)
+def faster(monkeypatch):
+    """As if on a machine where oneDNN is faster; how often it was called."""
+    called = []
+    by_rows = products.by_rows
+    monkeypatch.setattr(products, "is_faster", lambda: True)
+    monkeypatch.setattr(products, "by_rows", lambda *args: called.append(1) or by_rows(*args))
+    return called
+
+
+def drawn(*shape, **options):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), **options)
+
+
+def assert_close(found, wanted):
+    found, wanted = found.detach(), wanted.detach()
+    assert found.shape == wanted.shape
+    assert torch.allclose(found.double(), wanted, rtol=NEAR, atol=NEAR * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("shape", [(64,), (4, 16), (2, 3, 11)])
+def test_a_linear_layer_and_its_gradients_are_those_in_double_precision(shape, biased, faster):
+    values = [drawn(*shape, 256), drawn(300, 256), *([drawn(300)] if biased else [])]
+    upstream = drawn(*shape, 300)
+
+    def gradients(layer, dtype):
+        given = [value.to(dtype, copy=True).requires_grad_() for value in values]
+        output = layer(*given)
+        return [output, *torch.autograd.grad(output, given, upstream.to(dtype))]
+
+    for found, wanted in zip(gradients(linear, torch.float32), gradients(F.linear, torch.float64), strict=True):
+        assert_close(found, wanted)
+    assert len(faster) == 3, "forward, and back to inputs and weights"
+
+
+def test_what_holds_still_costs_no_product(faster):
+    inputs, weight, bias = drawn(64, 256), drawn(300, 256), drawn(300).requires_grad_()
+
+    (grad,) = torch.autograd.grad(linear(inputs, weight, bias).sum(), bias)
+
+    assert torch.equal(grad, torch.full((300,), 64.0))
+    assert len(faster) == 1
+
+
+def test_any_order_in_memory_will_do(faster):
+    inputs, weight = drawn(256, 64).T, drawn(256, 300).T
+
+    assert_close(linear(inputs, weight), inputs.double() @ weight.double().T)
+    assert len(faster) == 1
+
+
+def test_gradients_of_gradients_are_torchs_own():
+    inputs, weight = drawn(64, 256), drawn(300, 256)
+
+    def curved(layer, dtype):
+        point = inputs.to(dtype, copy=True).requires_grad_()
+        (slope,) = torch.autograd.grad(layer(point, weight.to(dtype)).tanh().sum(), point, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), point)[0]
+
+    assert_close(curved(linear, torch.float32), curved(F.linear, torch.float64))
+
+
+class Named(torch.Tensor):
+    """A subclass, as trackers and samplers of gradients have them."""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "weight"),
+    [
+        (drawn(64, 256, dtype=torch.float64), drawn(300, 256, dtype=torch.float64)),
+        (drawn(64, 256), drawn(300, 256, dtype=torch.float64)),
+        (drawn(4, 4096), drawn(300, 4096)),
+        (drawn(64, 20), drawn(30, 20)),
+        (drawn(64, 256), drawn(256 * 64)),
+        (drawn(64, 256).as_subclass(Named), drawn(300, 256)),
+    ],
+    ids=["double", "mixed", "few rows", "little work", "a vector", "a subclass"],
+)
+def test_what_does_not_suit(inputs, weight):
+    assert not suits(inputs, weight)
+
+
+def test_machines_where_blas_is_as_fast_keep_it(monkeypatch):
+    monkeypatch.setattr(products, "is_faster", lambda: False)
+
+    assert not suits(drawn(64, 256), drawn(300, 256))
+    assert not isinstance(faster_products(nn.Linear(256, 300)), FasterLinear)
+
+
+def test_functorch_is_left_alone(faster):
+    inputs, weight = drawn(5, 64, 256), drawn(300, 256)
+
+    found = vmap(lambda some: linear(some, weight))(inputs)
+
+    assert_close(found, inputs.double() @ weight.double().T)
+    assert faster == []
+
+
+def test_layers_of_any_network_are_faster_while_it_is_on(faster):
+    network = nn.Sequential(nn.Linear(256, 300), nn.ReLU(), nn.Linear(300, 10))
+    inputs = drawn(64, 256)
+    wanted = network.double()(inputs.double()).detach()
+    network.float()
+
+    with faster_products(network):
+        assert_close(network(inputs), wanted)
+    during = len(faster)
+    network(inputs)
+
+    assert during == len(faster) == 1, "the second layer has little work"
+
+
+def test_networks_of_small_matrices_are_not_looked_at():
+    assert not isinstance(faster_products(nn.Sequential(nn.Conv2d(1, 64, 3), nn.Linear(64, 10))), FasterLinear)
+
+
+@pytest.mark.parametrize("width", [300, 3])
+def test_products_by_hand(width, faster):
+    left, right, into = drawn(64, 256).T, drawn(64, width), drawn(256, width)
+    exact = left.double() @ right.double()
+
+    assert_close(product(left, right), exact)
+    assert_close(add_product(into.clone(), left, right, alpha=-0.5), into.double() - 0.5 * exact)
+    assert_close(add_product(into.clone(), left, right, beta=0.9, alpha=2.0), 0.9 * into.double() + 2.0 * exact)
+    assert len(faster) == (3 if width == 300 else 0)
