@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,14 @@ def test_an_entry_is_the_mean_over_seeds_with_its_deviation():
 
 def test_an_entry_of_what_has_not_run_has_only_what_was_published():
     assert entry(MadeUp(), OWN, last(METRIC), 71.0) == Entry(published=71.0)
+
+
+def test_there_is_no_mean_of_seeds_some_of_which_diverged():
+    found = MadeUp()
+    found.put(OWN, outcome([0.5, 0.7]))
+    found.put(OWN, replace(outcome([0.9, 0.9]), status="diverged"), seed=1)
+
+    assert entry(found, OWN, last(METRIC)) == Entry(measured="diverged")
 
 
 def test_rows_that_were_published_and_cannot_run_are_in_the_table():

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from plures.papers import running
+from plures.papers.blocks import Entry
 from plures.papers.paces import USUAL_RATE, rate_of, rates_here, rates_of, work
 from plures.papers.planning import Job, estimated, missing_jobs
+from plures.papers.reading import entry, last
 from plures.papers.running import Reproduction
 from plures.papers.store import Shelf, Store
 from plures.recipes import run_experiment
@@ -58,6 +60,24 @@ def test_a_run_that_was_cut_goes_on_and_a_failing_one_is_told(tmp_path, monkeypa
     assert list(second.failures) == ["table-1: failing, digits"]
     assert "lr" in second.failures["table-1: failing, digits"]
     assert dict(watching.told)["long"] is None
+
+
+def test_a_run_that_diverges_has_an_outcome_that_says_so_and_is_not_run_again(tmp_path):
+    wild = cell("wild", rounds=50, method_options={"lr": 1e30})
+    reproduction = Reproduction(
+        store=Store(folder=tmp_path / "out"), runs=tmp_path / "runs", at_once=1, watcher=Watching()
+    )
+
+    reproduction.run([job_of(wild)])
+
+    store = Store(folder=tmp_path / "out")
+    found = Shelf(store=store, scale="micro")
+    assert reproduction.failures == {}
+    assert found.outcomes(wild)[0].status == "diverged"
+    assert "not finite numbers" in found.outcomes(wild)[0].facts["diverged"]
+    assert entry(found, wild, last(METRIC), 90.0) == Entry(measured="diverged", published=90.0)
+    recipe = replace(PAPER.recipes[0], cells=lambda scale: [wild])
+    assert missing_jobs([recipe], "micro", 1, store) == ([], 1)
 
 
 def test_a_run_stops_at_a_whole_round_even_where_the_reproduction_was_started_with_ctrl_c_ignored(

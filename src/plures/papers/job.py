@@ -12,9 +12,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from plures.core.errors import PluresError
+from plures.core.errors import Diverged, PluresError
 from plures.engines.memory import keep_freed_memory
-from plures.papers.outcomes import Made, Outcome, distilled, read_final_clients, short, write_outcome
+from plures.papers.outcomes import (
+    DIVERGED,
+    Made,
+    Outcome,
+    distilled,
+    read_final_clients,
+    short,
+    without_end,
+    write_outcome,
+)
 from plures.papers.paces import machine
 from plures.recipes import run_experiment
 from plures.recipes.experiment import Experiment, make_experiment, plain_table
@@ -47,7 +56,7 @@ def main() -> int:
     except PluresError as error:
         sys.stderr.write(f"{error}\n")
         return FAILED
-    return 0 if outcome.status == "finished" else FAILED
+    return 0 if outcome.status in ("finished", DIVERGED) else FAILED
 
 
 def run_cell(
@@ -58,20 +67,27 @@ def run_cell(
     placed = experiment.model_copy(update={"engine": engine})
     if placed.pipeline is not None:
         placed = placed.model_copy(update={"pipeline": placed.pipeline.model_copy(update={"cache": str(pretrained)})})
-    run_experiment(placed, out=folder, resume=folder.exists())
+    try:
+        run_experiment(placed, out=folder, resume=folder.exists())
+    except Diverged as error:  # it would again
+        return without_end(folder, key=key, experiment=table, made=made_here(0.0), words=str(error))
     result = records.read_result(folder)
     if result["status"] == "interrupted":
         raise KeyboardInterrupt
     found = {name.rpartition(":")[2]: load_named("extra", name)(folder) for name in extras}
-    made = Made(
+    made = made_here(result["cost"]["seconds"])
+    outcome = distilled(folder, key=key, experiment=table, made=made, extras=found)
+    return with_first_stage(outcome, result)
+
+
+def made_here(seconds: float) -> Made:
+    return Made(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=commit(),
         machine=machine(),
         version=version("plures"),
-        seconds=round(float(result["cost"]["seconds"]), 1),
+        seconds=round(float(seconds), 1),
     )
-    outcome = distilled(folder, key=key, experiment=table, made=made, extras=found)
-    return with_first_stage(outcome, result)
 
 
 def with_first_stage(outcome: Outcome, result: dict[str, Any]) -> Outcome:

@@ -23,6 +23,9 @@ SUMMED = ("weighted", "mean", "std", "bottom_decile", "worst")
 KEPT_FACTS = ("parameters", "rounds_to", "selected", "stages", "newcomers", "guard", "engine", "clients")
 """Of result.json, beside its metrics and costs."""
 
+DIVERGED = "diverged"
+"""The status of a run that came to numbers that are not finite; others that do not end leave no outcome."""
+
 Curve = tuple[list[int], list[float]]
 
 
@@ -116,6 +119,21 @@ def distilled(
         cost={name: value for name, value in result["cost"].items() if name != "phase_seconds"},
         facts={name: without_places(result[name]) for name in KEPT_FACTS if result.get(name)},
         extras=extras,
+    )
+
+
+def without_end(folder: Path, *, key: str, experiment: Mapping[str, Any], made: Made, words: str) -> Outcome:
+    """The outcome of a run that diverged: its curves until then, and what it said last."""
+    return Outcome(
+        key=key,
+        experiment=experiment,
+        made=made,
+        status=DIVERGED,
+        final={},
+        curves=read_curves(folder),
+        clients={},
+        cost={},
+        facts={DIVERGED: words},
     )
 
 

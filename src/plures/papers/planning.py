@@ -91,7 +91,7 @@ def estimated(
     jobs: Sequence[Job], measured: Sequence[Outcome], notes: Path, told: Callable[[int], None] = lambda done: None
 ) -> list[Job]:
     """With the seconds that each will take on one core: operations are counted without training, and noted."""
-    known: dict[str, float] = json.loads(notes.read_text("utf-8")) if notes.is_file() else {}
+    known = read_notes(notes)
     rates, stages, found, federations = rates_here(measured, machine()), set[str](), [], Federations()
     for done, job in enumerate(jobs):
         experiment = job.cell.experiment(job.seed)
@@ -103,8 +103,14 @@ def estimated(
         found.append(replace(job, seconds=START_SECONDS + flops / rate_of(rates, experiment)))
         told(done + 1)
     notes.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(notes, json.dumps(known, indent=0) + "\n")
+    write_whole(notes, json.dumps(read_notes(notes) | known, indent=0) + "\n")  # others may have noted some meanwhile
     return found
+
+
+def read_notes(notes: Path) -> dict[str, float]:
+    """Operations by key."""
+    known: dict[str, float] = json.loads(notes.read_text("utf-8")) if notes.is_file() else {}
+    return known
 
 
 def noted(known: dict[str, float], key: str, experiment: Experiment, federations: Federations) -> float:

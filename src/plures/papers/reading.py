@@ -11,7 +11,7 @@ import numpy as np
 
 from plures.papers.blocks import Entry, Series, Verdict
 from plures.papers.cells import Cell
-from plures.papers.outcomes import Outcome
+from plures.papers.outcomes import DIVERGED, Outcome
 from plures.papers.recipe import Found
 from plures.report.pairing import Pairing, pair
 
@@ -29,10 +29,13 @@ def tail(metric: str, rounds: int = 10, *, until: int | None = None, times: floa
 
 
 def entry(found: Found, cell: Cell | None, read: Read, published: float | str | None = None) -> Entry:
-    """Mean and standard deviation over the seeds that have run."""
+    """Mean and standard deviation over the seeds that have run; where one diverged there is no number."""
     if cell is None:
         return Entry(published=published)
-    values = [value for value in map(read, found.outcomes(cell).values()) if not math.isnan(value)]
+    outcomes = found.outcomes(cell).values()
+    if any(outcome.status == DIVERGED for outcome in outcomes):
+        return Entry(measured=DIVERGED, published=published)
+    values = [value for value in map(read, outcomes) if not math.isnan(value)]
     if not values:
         return Entry(published=published)
     spread = float(np.std(values)) if len(values) > 1 else None

@@ -10,20 +10,23 @@ from plures.core.errors import RunFolderError
 
 
 def write_whole(path: Path, content: str) -> None:
-    """In place of what was there; whatever goes wrong, the old file is left as it was."""
+    """In place of what was there, also by several at once; whatever goes wrong, the old file is left as it was."""
     if path.is_dir():
         raise RunFolderError(f"Cannot write {path}: it is a folder. Choose a file with --out.")
     try:
-        replace_whole(path, content.encode("utf-8"))
+        replace_whole(path, content.encode("utf-8"), writer=f".{os.getpid()}")
     except OSError as error:
         raise RunFolderError(
             f"Cannot write {path}: {error.strerror or error}. Choose another file with --out."
         ) from error
 
 
-def replace_whole(path: Path, content: bytes) -> None:
-    """Written beside it and on the disk before it takes the place of what was there."""
-    partial = path.with_name(f".{path.name}.partial")
+def replace_whole(path: Path, content: bytes, *, writer: str = "") -> None:
+    """Written beside it and on the disk before it takes the place of what was there.
+
+    Where several may write at once, each names itself, or one would take the other's file away.
+    """
+    partial = path.with_name(f".{path.name}{writer}.partial")
     try:
         with partial.open("wb") as file:
             file.write(content)

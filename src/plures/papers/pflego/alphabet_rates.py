@@ -31,7 +31,7 @@ class Rates(NamedTuple):
 
 STEPS = tuple(map(Rates, (0.1, 0.3, 0.5, 1.0)))
 TRIED: Mapping[str, tuple[Rates, ...]] = {
-    "PFLEGO": tuple(Rates(beta, rho) for beta in (0.009, 0.1, 0.5, 1.0, 2.0) for rho in (0.001, 0.003, 0.01)),
+    "PFLEGO": tuple(Rates(beta, rho) for beta in (0.009, 0.1, 0.5, 1.0, 2.0, 4.0) for rho in (0.001, 0.003, 0.01)),
     "FedPer": STEPS,
     "FedAvg": STEPS,
     "FedRep": (*STEPS, Rates(3.0)),
