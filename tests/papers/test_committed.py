@@ -10,6 +10,8 @@ import pytest
 from plures.papers import PAPERS, find_paper
 from plures.papers.cells import key_of
 from plures.papers.pfedgate.rates import DENSITY, best, rate_columns
+from plures.papers.pflego import alphabet_rates
+from plures.papers.pflego.settings import FEW_STEPS
 from plures.papers.recipe import SCALES
 from plures.papers.results import write_results
 from plures.papers.store import Shelf, Store
@@ -50,6 +52,13 @@ def test_rates_that_are_said_to_be_chosen_are_the_best_that_were_tried():
 
     for column in rate_columns("small"):
         assert (column.lr, column.own_lr, column.rates(DENSITY)) == best(found, column), column.title
+
+
+def test_rates_of_alphabets_are_the_best_that_were_tried():
+    found = Shelf(store=Store(folder=REPRODUCTIONS / "pflego"), scale="small")
+
+    for row in alphabet_rates.TRIED:
+        assert FEW_STEPS[row.lower()] == alphabet_rates.best(found, row), row
 
 
 def test_the_page_of_results_is_what_the_outcomes_say(tmp_path):

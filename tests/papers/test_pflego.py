@@ -59,7 +59,7 @@ def test_rates_of_alphabets_are_tried_on_training_drawings_alone():
 
 
 def test_best_rates_are_those_of_the_highest_validation_accuracy_that_has_run():
-    found, (low, middle, high) = MadeUp("small"), alphabet_rates.STEPS
+    found, (low, middle, *_, high) = MadeUp("small"), alphabet_rates.STEPS
     for rates, value in ((low, 0.3), (middle, 0.5)):
         scored_once = replace(scored(value), curves={alphabet_rates.VALIDATION: {"rounds": [40], "values": [value]}})
         found.put(alphabet_rates.rate_cell("FedPer", rates), scored_once)

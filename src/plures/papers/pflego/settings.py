@@ -24,8 +24,14 @@ OTHER_RATES: dict[str, dict[str, float]] = {
 }
 """Of CIFAR-10; elsewhere they are 0.007."""
 OMNIGLOT_RATES = (0.009, 0.001)
-FEW_STEPS: dict[str, tuple[float, float]] = {}
-"""Rates of Omniglot at the scale small, which has too few rounds and steps for the papers'; none is chosen yet."""
+FEW_STEPS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("pflego", "fedrecon"), (2.0, 0.003)),
+    "fedper": (0.5, 1.0),
+    **dict.fromkeys(("fedavg", "fedprox", "ditto"), (0.3, 1.0)),
+    "fedrep": (1.0, 1.0),
+    "fedbabu": (0.3, 1.0),
+}
+"""Rates of Omniglot at the scale small, which has too few rounds and steps for the papers': the best that were tried."""
 CLASSES = {"mnist": 10, "fashion-mnist": 10, "cifar-10": 10, "emnist": 62, "unipen": 62}
 EMNIST = {"name": "emnist", "form": "byclass"}
 
