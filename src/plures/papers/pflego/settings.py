@@ -31,7 +31,7 @@ FEW_STEPS: dict[str, tuple[float, float]] = {
     "fedrep": (1.0, 1.0),
     "fedbabu": (0.3, 1.0),
 }
-"""Rates of Omniglot at the scale small, which has too few rounds and steps for the papers': the best that were tried."""
+"""Rates of Omniglot at the scale small, which has too few rounds and steps for the papers': the best tried."""
 CLASSES = {"mnist": 10, "fashion-mnist": 10, "cifar-10": 10, "emnist": 62, "unipen": 62}
 EMNIST = {"name": "emnist", "form": "byclass"}
 
