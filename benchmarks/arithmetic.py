@@ -2,13 +2,14 @@
 
 Counted are the products of linear and convolutional layers, the latter as products of unfolded inputs. Layers before
 the first that moves are run once per client and phase, for their output stays the same. The speed is the best that
-`torch.mm` reaches on one thread on any of the workload's shapes, times the number of cores.
+`torch.mm`, or whoever Plures lets multiply, reaches on one thread on any of the workload's shapes, times the number of
+cores.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from benchmarks.bare import Loop, Stretch
 from benchmarks.data import SHAPE
 from benchmarks.workloads import Workload
+from plures.core import products as ways_to_multiply
 from plures.core.seeds import generator
 
 CORES = 2
@@ -131,13 +133,14 @@ def speed(shape: Shape) -> float:
     """GFLOP per second of a product, the best of some tries."""
     rows, inner, columns = shape
     left, right, out = torch.rand(rows, inner), torch.rand(inner, columns), torch.empty(rows, columns)
-    torch.mm(left, right, out=out)
-    return 2e-9 * rows * inner * columns / min(seconds_of_product(left, right, out) for _ in range(TRIES))
+    ways = (lambda: torch.mm(left, right, out=out), lambda: ways_to_multiply.product(left, right))
+    return 2e-9 * rows * inner * columns / min(seconds_of(way) for _ in range(TRIES) for way in ways)
 
 
-def seconds_of_product(left: Tensor, right: Tensor, out: Tensor) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    work()
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < LEAST_SECONDS:
-        torch.mm(left, right, out=out)
+        work()
         count += 1
     return (time.perf_counter() - began) / count

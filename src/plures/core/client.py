@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from plures.core.errors import ClientFailed
 from plures.core.method import Method, Phase, own_parameters
 from plures.core.problem import Gradient, Problem, Stepping, descend, eager_gradient
+from plures.core.products import faster_products
 from plures.core.program import Binding
 from plures.core.seeds import global_draws
 from plures.core.types import SHARED_BUFFERS, Params, aligned, is_constant, is_known, select, stays, travels
@@ -91,7 +92,7 @@ def run_phases(
         problem = Problem(
             phase=phase, visit=visit, binding=binding, params=params, gradient=gradient, stepping=stepping
         )
-        with told(visit, phase.name):
+        with told(visit, phase.name), nullcontext() if stepping is None else faster_products(binding.task.module):
             outcome = (phase.solver or descend)(problem)
         params, passes = outcome.params, passes + outcome.passes
         forward_passes += outcome.forward_passes

@@ -9,7 +9,6 @@ from typing import Any
 from plures.core.client import Result, run_client
 from plures.core.losses import Lost, attempted
 from plures.core.problem import Outcome, Problem, Watch
-from plures.core.products import faster_products
 from plures.core.program import Program
 from plures.core.visit import Visit
 from plures.engines.fused import fused_steps
@@ -20,11 +19,10 @@ from plures.engines.prefix import behind_prefix
 
 def cached_steps(problem: Problem, watch: Watch | None = None) -> Outcome:
     """The steps of a phase behind what it does not move, where that pays; convolutions by channels and in portions."""
-    with faster_products(problem.binding.task.module):
-        turned = by_channels(problem)
-        if turned is None:
-            return fused_steps(in_portions(behind(problem)), watch)
-        return turned_back(problem, fused_steps(in_portions(behind(turned)), watch))
+    turned = by_channels(problem)
+    if turned is None:
+        return fused_steps(in_portions(behind(problem)), watch)
+    return turned_back(problem, fused_steps(in_portions(behind(turned)), watch))
 
 
 def behind(problem: Problem) -> Problem:

@@ -164,7 +164,7 @@ class ChainSteps:
 
     def observe(self, link: Link, error: Tensor, given: Tensor, share: float) -> None:
         if link.weight in self.watched:
-            self.observed[link.weight] = torch.mm(error.T, given).mul_(share)
+            self.observed[link.weight] = product(error.T, given).mul_(share)
         if link.bias is not None and link.bias in self.watched:
             self.observed[link.bias] = error.sum(dim=0).mul_(share)
 
