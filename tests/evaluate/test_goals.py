@@ -14,6 +14,7 @@ from plures.core.errors import InvalidConfig
 from plures.core.goals import CLASSIFICATION, REGRESSION, next_token
 from plures.core.types import Batch
 from plures.data import federate, iid, partition
+from plures.evaluate import scoring
 from plures.evaluate.scores import ClientScore, Evaluation, compare
 from plures.local import steps
 from plures.methods import fedavg
@@ -97,6 +98,34 @@ def test_a_client_of_whom_nothing_is_scored_is_left_out_of_the_numbers():
     clients = [(Batch(tokens, tokens), Batch(tokens, tokens)), (Batch(tokens, tokens), Batch(tokens, special))]
     result = plures.run("fedavg", federate(clients, goal="next_token", num_classes=8), network, rounds=1)
     assert [score.client for score in result.scores()] == [0]
+
+
+@pytest.mark.parametrize("targets_at_once", [3, 7])
+def test_long_texts_are_scored_in_parts_and_each_token_counts_once(targets_at_once, monkeypatch):
+    """With 3 at once, a sequence is a part: of one only the end is scored, one is all padding, one all special."""
+    targets = torch.tensor([[5, 0, 0], [4, 5, 6], [0, 0, 0], [2, 3, 0], [7, 4, 7], [6, 5, 0]])
+    text = Batch(torch.tensor([[4, 5, 6], [7, 4, 5], [4, 0, 0], [5, 2, 3], [6, 7, 4], [7, 6, 5]]), targets)
+    federation = federate([(text, text), (text, text)], goal="next_token", num_classes=8)
+
+    def scored(at_once: int) -> list[ClientScore]:
+        monkeypatch.setattr(scoring, "TARGETS_AT_ONCE", at_once)
+        plan = plures.EvaluationPlan(models=["global", "post_local"], splits=["test"])
+        result = plures.run("fedavg", federation, lambda: network().double(), rounds=1, evaluation=plan)
+        return [*result.scores("global"), *result.scores("post_local")]
+
+    for whole, parts in zip(scored(4096), scored(targets_at_once), strict=True):
+        assert (whole.client, whole.examples) == (parts.client, parts.examples) == (whole.client, 9)
+        assert parts.values == pytest.approx(whole.values, rel=1e-12)
+
+
+def test_each_place_has_the_loss_of_a_class():
+    output, targets = torch.randn(3, 8, 5, dtype=torch.float64), torch.randint(8, (3, 5))
+    wanted = F.cross_entropy(output, targets, ignore_index=0)
+
+    for laid in (output, output.transpose(1, 2).contiguous().transpose(1, 2)):
+        assert torch.allclose(next_token().loss(laid, targets), wanted, rtol=1e-14)
+    last = output[:, :, -1], targets[:, -1]
+    assert torch.equal(next_token().loss(*last), F.cross_entropy(*last, ignore_index=0))
 
 
 def test_class_numbers_that_are_no_whole_numbers_are_still_refused():
