@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -64,10 +66,33 @@ def test_what_holds_still_costs_no_product(faster):
     assert len(faster) == 1
 
 
-def test_any_order_in_memory_will_do(faster):
-    inputs, weight = drawn(256, 64).T, drawn(256, 300).T
+@pytest.mark.parametrize(
+    ("inputs", "weight", "bias"),
+    [
+        (drawn(256, 64).T, drawn(256, 300).T, None),
+        (drawn(64, 512)[:, ::2], drawn(300, 512)[:, :256], drawn(600)[::2]),
+        (drawn(128, 256)[::2], drawn(512, 300)[:256].T, drawn(1).expand(300)),
+        (drawn(1, 256).expand(64, 256), drawn(1, 256).expand(300, 256), drawn(900)[600:]),
+        (drawn(64, 1).expand(64, 256), drawn(300, 1).expand(300, 256), drawn(300)),
+    ],
+    ids=["turned", "sliced", "every second row", "repeated", "all alike"],
+)
+def test_any_order_in_memory_will_do(inputs, weight, bias, faster):
+    wanted = F.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
 
-    assert_close(linear(inputs, weight), inputs.double() @ weight.double().T)
+    assert_close(linear(inputs, weight, bias), wanted)
+    assert len(faster) == 1
+
+
+def test_what_is_no_number_stays_in_its_row(faster):
+    inputs, weight = drawn(64, 256).abs(), drawn(300, 256).abs()
+    inputs[0, 0], inputs[1, 1] = math.nan, math.inf
+
+    found = linear(inputs, weight)
+
+    assert found[0].isnan().all()
+    assert found[1].isposinf().all()
+    assert found[2:].isfinite().all()
     assert len(faster) == 1
 
 
