@@ -44,7 +44,7 @@ def is_from_amd() -> bool:
 
 
 def by_rows(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """What `F.linear` gives for a matrix; neither factor has to lie in any order, but oneDNN reads a bias as it lies."""
+    """What `F.linear` gives for a matrix; factors may lie in any order, but oneDNN reads a bias as it lies."""
     bias = None if bias is None else bias.contiguous()
     result: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
     return result
