@@ -20,7 +20,7 @@ from plures.papers.fedalt.settings import (
     cells_of,
     key,
 )
-from plures.papers.fedalt.tasks import INPUT, PAPER_TASKS, PARTS, STACKOVERFLOW, UNIPEN, shown
+from plures.papers.fedalt.tasks import PAPER_TASKS, PARTS, STACKOVERFLOW, UNIPEN, shown
 from plures.papers.fedalt.words import DIFFERS, SETTINGS, WITHOUT, stands_for
 from plures.papers.published import load
 from plures.papers.reading import Read, entry, last
@@ -127,12 +127,12 @@ def show_10(found: Found) -> list[Block]:
 def show_11(found: Found) -> list[Block]:
     note = f"Test accuracy in percent; clients forget their part after each visit. {stands_for(found.scale)}"
     methods = (FT, FEDALT, FEDSIM)
-    return grids(found, "table-11", "Without state", methods, stateless_key, TUNED, PAPER_TASKS, note)
+    return grids(found, "table-11", "Without state", methods, stateless_key, TUNED, ALL_TASKS, note)
 
 
 def show_12(found: Found) -> list[Block]:
     title, note = "Gain of fine-tuning, without state", f"Points that stage (c) adds. {stands_for(found.scale)}"
-    return grids(found, "table-12", title, (FEDALT, FEDSIM), stateless_key, gain, PAPER_TASKS, note)
+    return grids(found, "table-12", title, (FEDALT, FEDSIM), stateless_key, gain, ALL_TASKS, note)
 
 
 NEXT_WORD: dict[str, tuple[str, Read, Read]] = {
@@ -180,20 +180,20 @@ RECIPES = [
         ALL_TASKS,
         [key(method, part) for part in PARTS for method in (FEDALT, FEDSIM)],
     ),
-    recipe("table-11", "the same for clients without state", show_11, PAPER_TASKS, STATELESS_RUNS),
+    recipe("table-11", "the same for clients without state", show_11, ALL_TASKS, STATELESS_RUNS),
     recipe(
         "table-12",
         "what fine-tuning adds for clients without state",
         show_12,
-        PAPER_TASKS,
+        ALL_TASKS,
         [name for name in STATELESS_RUNS if not name.startswith(FT)],
     ),
 ]
 OWN_RECIPES = [
     Recipe(
         name="unipen",
-        title="output layer and adapters on characters by writer, natural clients (not in the paper)",
-        cells=lambda scale: cells_of(scale, (UNIPEN,), [one for one in STATEFUL if not one.endswith(INPUT)]),
+        title="personal parts on characters by writer, natural clients (not in the paper)",
+        cells=cells_for((UNIPEN,), STATEFUL),
         show=show_unipen,
         settings={scale: SETTINGS[scale] for scale in ("micro", "small")},
         without={"full": "the paper has no such data"},
