@@ -127,6 +127,26 @@ def test_what_does_not_suit(inputs, weight):
     assert not suits(inputs, weight)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        (drawn(64, 256), drawn(300, 200)),
+        (drawn(64, 256), drawn(300, 256), drawn(299)),
+        (drawn(64, 256), drawn(300, 256), drawn(300, dtype=torch.float64)),
+        (drawn(64, 256), drawn(300, 256).double()),
+    ],
+    ids=["width", "bias", "type of the bias", "type of the weight"],
+)
+def test_what_does_not_fit_together_is_torchs_own_error(values, faster):
+    with pytest.raises(RuntimeError) as usual:
+        F.linear(*values)
+    with pytest.raises(RuntimeError) as found:
+        linear(*values)
+
+    assert str(found.value) == str(usual.value)
+    assert faster == []
+
+
 def test_machines_where_blas_is_as_fast_keep_it(monkeypatch):
     monkeypatch.setattr(products, "is_faster", lambda: False)
 

@@ -51,18 +51,27 @@ def by_rows(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def suits(inputs: Any, weight: Any, bias: Any = None) -> bool:
-    """Whether this product is worth while, and is one of plain numbers: nothing of functorch, no subclass, no trace."""
+    """Whether this product is worth while, and is one of plain numbers: nothing of functorch, no subclass, no trace.
+
+    What does not fit together is left to torch, which says so.
+    """
     return (
         is_faster()
-        and all(type(value) in PLAIN for value in (inputs, weight, *(() if bias is None else (bias,))))
-        and inputs.dtype == weight.dtype == torch.float32
-        and inputs.device.type == weight.device.type == "cpu"
+        and is_plain(inputs)
+        and is_plain(weight)
         and weight.dim() == 2
+        and inputs.dim() > 0
+        and inputs.shape[-1] == weight.shape[1]
+        and (bias is None or (is_plain(bias) and bias.shape == weight.shape[:1]))
         and inputs.numel() >= LEAST_ROWS * weight.shape[1]
         and inputs.numel() * weight.shape[0] >= LEAST_WORK
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch.is_autocast_enabled("cpu")
     )
+
+
+def is_plain(value: Any) -> bool:
+    return type(value) in PLAIN and value.dtype == torch.float32 and value.device.type == "cpu"
 
 
 class Linear(torch.autograd.Function):
