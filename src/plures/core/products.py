@@ -55,23 +55,24 @@ def suits(inputs: Any, weight: Any, bias: Any = None) -> bool:
 
     What does not fit together is left to torch, which says so.
     """
+    if type(inputs) not in PLAIN or type(weight) not in PLAIN or weight.dim() != 2:
+        return False
+    rows = inputs.numel() // max(1, weight.shape[1])
     return (
-        is_faster()
-        and is_plain(inputs)
-        and is_plain(weight)
-        and weight.dim() == 2
-        and inputs.dim() > 0
+        rows * weight.numel() >= LEAST_WORK  # most that do not suit are too small
+        and rows >= LEAST_ROWS
+        and is_faster()
         and inputs.shape[-1] == weight.shape[1]
-        and (bias is None or (is_plain(bias) and bias.shape == weight.shape[:1]))
-        and inputs.numel() >= LEAST_ROWS * weight.shape[1]
-        and inputs.numel() * weight.shape[0] >= LEAST_WORK
+        and is_single(inputs)
+        and is_single(weight)
+        and (bias is None or (type(bias) in PLAIN and is_single(bias) and bias.shape == weight.shape[:1]))
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch.is_autocast_enabled("cpu")
     )
 
 
-def is_plain(value: Any) -> bool:
-    return type(value) in PLAIN and value.dtype == torch.float32 and value.device.type == "cpu"
+def is_single(value: Tensor) -> bool:
+    return value.dtype == torch.float32 and value.device.type == "cpu"
 
 
 class Linear(torch.autograd.Function):
