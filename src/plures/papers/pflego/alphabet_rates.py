@@ -6,11 +6,10 @@ In so few rounds and steps nothing is learnt with the papers' rates: FedPer has 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from plures.papers.blocks import Block, Entry, Grid
 from plures.papers.cells import Cell
-from plures.papers.pflego.settings import Table, omniglot
+from plures.papers.pflego.settings import Rates, Table, omniglot
 from plures.papers.reading import entry, tail
 from plures.papers.recipe import Found, Scale
 
@@ -19,25 +18,16 @@ VALIDATION = "sampled/post_local/validation/accuracy"
 """As in Table 2: the cohort right after its training, mean of the last 10 rounds."""
 
 
-class Rates(NamedTuple):
-    """Of the clients, and of the server where it has one of its own."""
-
-    client: float
-    server: float = 1.0
-
-    def __str__(self) -> str:
-        return f"{self.client:g}" if self.server == 1.0 else f"{self.client:g} and {self.server:g}"
-
-
 STEPS = tuple(map(Rates, (0.1, 0.3, 0.5, 1.0)))
 TRIED: Mapping[str, tuple[Rates, ...]] = {
     "PFLEGO": tuple(Rates(beta, rho) for beta in (0.009, 0.1, 0.5, 1.0, 2.0, 4.0) for rho in (0.001, 0.003, 0.01)),
     "FedPer": STEPS,
     "FedAvg": STEPS,
-    "FedRep": (*STEPS, Rates(3.0)),
+    "FedRep": (*STEPS, Rates(3.0), *(Rates(rate, body=5) for rate in (0.1, 0.3, 0.5, 1.0))),
     "FedBABU": tuple(map(Rates, (0.01, 0.03, 0.1, 0.3, 1.0))),
 }
-"""FedRecon takes PFLEGO's, FedProx and Ditto FedAvg's. FedBABU has momentum, which is ten times the rate in the end."""
+"""FedRecon takes PFLEGO's, FedProx and Ditto FedAvg's. FedBABU has momentum, which is ten times the rate in the end.
+The papers do not say how many of FedRep's steps are the body's."""
 DATA: Table = {"split": [0.8, 0.2, 0.0]}
 """A fifth of the training drawings to choose by."""
 

@@ -23,13 +23,27 @@ OTHER_RATES: dict[str, dict[str, float]] = {
     "fedavg": {"high": 0.007, "medium": 0.007, "none": 0.006},
 }
 """Of CIFAR-10; elsewhere they are 0.007."""
-OMNIGLOT_RATES = (0.009, 0.001)
-FEW_STEPS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("pflego", "fedrecon"), (2.0, 0.003)),
-    "fedper": (0.5, 1.0),
-    **dict.fromkeys(("fedavg", "fedprox", "ditto"), (0.3, 1.0)),
-    "fedrep": (1.0, 1.0),
-    "fedbabu": (0.3, 1.0),
+
+
+class Rates(NamedTuple):
+    """Of the clients, of the server where it has one of its own, and how many of FedRep's steps are the body's."""
+
+    client: float
+    server: float = 1.0
+    body: int = 1
+
+    def __str__(self) -> str:
+        told = f"{self.client:g}" if self.server == 1.0 else f"{self.client:g} and {self.server:g}"
+        return told if self.body == 1 else f"{told}, {self.body} steps on the body"
+
+
+OMNIGLOT_RATES = Rates(0.009, 0.001)
+FEW_STEPS: dict[str, Rates] = {
+    **dict.fromkeys(("pflego", "fedrecon"), Rates(2.0, 0.003)),
+    "fedper": Rates(0.5),
+    **dict.fromkeys(("fedavg", "fedprox", "ditto"), Rates(0.3)),
+    "fedrep": Rates(1.0),
+    "fedbabu": Rates(0.3),
 }
 """Rates of Omniglot at the scale small, which has too few rounds and steps for the papers': the best tried."""
 CLASSES = {"mnist": 10, "fashion-mnist": 10, "cifar-10": 10, "emnist": 62, "unipen": 62}
@@ -75,8 +89,8 @@ def evaluation(method: str, every: int) -> Table:
     return {"every": every, "models": [kind], "splits": ["train", "test"], "post_local": True}
 
 
-def options(method: str, tau: int, beta: float, rho: float) -> Table:
-    """As the papers ran each method: full batches, and as many steps as PFLEGO has."""
+def options(method: str, tau: int, beta: float, rho: float, body: int = 1) -> Table:
+    """As the papers ran each method: full batches, and as many steps as PFLEGO has; of FedRep so many on the body."""
     steps = {"steps": tau, "batch": "full"}
     known: dict[str, Table] = {
         "pflego": {"tau": tau, "client_lr": beta, "server": rho},
@@ -98,8 +112,8 @@ def options(method: str, tau: int, beta: float, rho: float) -> Table:
         "ditto": {"lr": beta, "budget": steps, "personal_budget": steps, "lam": 0.1},
         "fedrep": {
             "lr": beta,
-            "budget": {"steps": 1, "batch": "full"},
-            "head_budget": {"steps": tau - 1, "batch": "full"},
+            "budget": {"steps": body, "batch": "full"},
+            "head_budget": {"steps": tau - body, "batch": "full"},
             "start": "uniform",
         },
     }
@@ -184,10 +198,10 @@ def steps(method: str, tau: int, scale: Scale) -> Table:
     }
 
 
-def omniglot(method: str, scale: Scale, rates: tuple[float, float] | None = None) -> Table:
+def omniglot(method: str, scale: Scale, rates: Rates | None = None) -> Table:
     """A cell of Table 2: every client has one alphabet, and no class is anywhere else."""
     size = ALPHABETS[scale]
-    beta, rho = rates or (FEW_STEPS.get(method, OMNIGLOT_RATES) if scale == "small" else OMNIGLOT_RATES)
+    chosen = rates or (FEW_STEPS.get(method, OMNIGLOT_RATES) if scale == "small" else OMNIGLOT_RATES)
     source: Table = {"name": "omniglot", "rotations": True, "leaky": True} if scale == "full" else {"name": "omniglot"}
     data: Table = {"source": source, "partition": "natural", "label_space": "local", "split": [1.0, 0.0, 0.0]}
     if scale != "full":
@@ -200,6 +214,6 @@ def omniglot(method: str, scale: Scale, rates: tuple[float, float] | None = None
         "cohort": size.cohort,
         "data": data,
         "model": {"name": "cnn_o", "filters": FILTERS[scale]},
-        "method_options": options(method, size.tau, beta, rho),
+        "method_options": options(method, size.tau, *chosen),
         "evaluation": evaluation(method, size.every),
     }
