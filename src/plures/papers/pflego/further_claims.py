@@ -16,24 +16,35 @@ HEADS = ("FedRep", "FedPer", "FedRecon", "PFLEGO")
 """Whose heads are the clients' own."""
 GAP = 10.0
 """Points between these and methods with one head for all; the papers have about 20."""
+LEARNT = 50.0
+"""Percent that the best method has, if anything was learnt."""
 SAME = 1.001
 """Losses nearer than that are the same."""
 
 
 def judge_alphabets(found: Found) -> Verdict | None:
-    """PFLEGO first, FedRecon second, heads of one's own far above one for all."""
+    """PFLEGO first and FedRecon second on all clients; heads of one's own far above one for all, after training."""
     cells = {cell.row: cell for cell in alphabet_cells(found.scale)}
     measured = {row: entry(found, cell, ALPHABETS).measured for row, cell in cells.items()}
     values = {row: value for row, value in measured.items() if isinstance(value, float)}
     if len(values) < len(cells):
         return None
     words = ", ".join(f"{row} {value:.1f}" for row, value in sorted(values.items(), key=lambda one: -one[1]))
-    first, second, *_ = sorted(values, key=lambda row: -values[row])
-    apart = min(values[row] for row in HEADS) > max(values["FedAvg"], values["FedProx"]) + GAP
-    holds = (first, second) == ("PFLEGO", "FedRecon") and apart
-    why = "" if holds else "Few rounds and steps: no method has learnt much yet." if max(values.values()) < 50 else ""
-    verdict = "holds" if holds else "undecided" if why else "fails"
-    return Verdict(verdict=verdict, figure=words, why=why)  # type: ignore[arg-type]
+    if max(values.values()) < LEARNT:
+        return Verdict(verdict="undecided", figure=words, why="Few rounds and steps: no method has learnt much yet.")
+    third = max((row for row in HEADS if row not in ("PFLEGO", "FedRecon")), key=lambda row: values[row])
+    parts = {
+        f"{own} above {other}": better(paired(found, cells[own], cells[other]), own, other)
+        for own, other in (("PFLEGO", "FedRecon"), ("FedRecon", third))
+    }
+    shared = max(values["FedAvg"], values["FedProx"])
+    for row in HEADS:
+        gap = f"{values[row] - shared:+.1f} points"
+        parts[f"{row} far above FedAvg and FedProx"] = Verdict(
+            verdict="holds" if values[row] > shared + GAP else "fails", figure=gap
+        )
+    verdict = all_of(parts)
+    return None if verdict is None else replace(verdict, figure=f"right after training {words}; {verdict.figure}")
 
 
 def mean_loss(found: Found, cell: Cell) -> float | None:

@@ -42,7 +42,7 @@ FEW_STEPS: dict[str, Rates] = {
     **dict.fromkeys(("pflego", "fedrecon"), Rates(2.0, 0.003)),
     "fedper": Rates(0.5),
     **dict.fromkeys(("fedavg", "fedprox", "ditto"), Rates(0.3)),
-    "fedrep": Rates(1.0),
+    "fedrep": Rates(0.5, body=5),
     "fedbabu": Rates(0.3),
 }
 """Rates of Omniglot at the scale small, which has too few rounds and steps for the papers': the best tried."""
