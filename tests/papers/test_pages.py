@@ -8,7 +8,7 @@ import pytest
 
 from plures.papers import PAPERS, find_paper
 from plures.papers.blocks import Entry, Figure, Series, Verdict
-from plures.papers.drawing import draw
+from plures.papers.drawing import canvas_of, draw
 from plures.papers.outcomes import write_outcome
 from plures.papers.page import entry_text, shortened, write_page
 from plures.papers.results import write_results
@@ -107,6 +107,18 @@ def test_every_kind_of_figure_is_drawn_and_the_same_twice(tmp_path, kind):
 
     assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
     assert ">one<" in (tmp_path / "first.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("name", "most"), [("FedAvg", 5), ("FedAvg, trained on", 2), ("FedAvg on " * 9, 1)])
+def test_a_legend_is_no_wider_than_its_figure(name, most):
+    panel = {f"{name} {number}": Series(x=[1, 2], y=[1.0, number]) for number in range(8)}
+
+    canvas = canvas_of(Figure(name="f", title="T", x="x", y="y", panels={"": panel}))
+
+    (legend,) = canvas.legends
+    assert len(legend.texts) == 8
+    assert legend._ncols <= most
+    assert most == 1 or legend.get_window_extent().width < canvas.bbox.width
 
 
 def test_one_page_has_the_claims_of_all_papers(tmp_path):

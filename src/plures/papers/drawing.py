@@ -20,6 +20,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """Okabe and Ito's, which the colour-blind can tell apart, and three more."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 PANEL_WIDTH, PANEL_HEIGHT, MOST_BESIDE = 3.6, 2.9, 3
+MOST_COLUMNS, LEGEND_SHARE = 5, 0.95
+"""Of a legend; and how much of a figure's width it takes at most, for browsers have fonts of their own."""
 FEW = 20
 """Points that are drawn larger."""
 MARKED = 15
@@ -109,11 +111,15 @@ def label_figure(canvas: Canvas, figure: Figure, places: Sequence[Axes], names: 
         handles, labels = axes.get_legend_handles_labels()
         known |= dict(zip(labels, handles, strict=True))
     if known:
-        canvas.legend(
-            [known[name] for name in names if name in known],
-            [name for name in names if name in known],
-            loc="outside lower center",
-            ncols=min(5, len(known)),
-            frameon=False,
-            fontsize=8,
+        add_legend(canvas, {name: known[name] for name in names if name in known})
+
+
+def add_legend(canvas: Canvas, known: dict[str, Any]) -> None:
+    """In as many columns as the figure is wide for."""
+    for columns in range(min(MOST_COLUMNS, len(known)), 0, -1):
+        legend = canvas.legend(
+            list(known.values()), list(known), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
+        if columns == 1 or legend.get_window_extent().width < LEGEND_SHARE * canvas.bbox.width:
+            return
+        legend.remove()

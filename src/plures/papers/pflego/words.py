@@ -37,7 +37,9 @@ ALPHABETS_DIFFER = (
     "Fewer alphabets, filters, steps and rounds, and no turned copies of test drawings among the training ones, "
     "which the authors' split has. Pulls of FedProx and Ditto are not in the papers: 0.01 and 0.1. With the papers' "
     "rates nothing is learnt in so few steps; at the scale small, rates are the best on validation drawings "
-    "(alphabet-rates), and half of FedRep's steps are the body's: the papers do not say how many, and one is too few."
+    "(alphabet-rates), and half of FedRep's steps are the body's: the papers do not say how many, and one is too few. "
+    "There FedBABU is far below what was published and still rising at the end; likely, not tested, it needs more "
+    "rounds."
 )
 DIGITS_DIFFER = (
     "Digits and the perceptron in place of photographs and convolutions; both rates are 0.001, as published."
