@@ -38,6 +38,7 @@ NOT_RUN = {
     ("docs/index.md", "make demo"): "installs; tests/e2e/test_demo.py runs the demo",
     ("docs/index.md", "pip install"): "needs the network",
     ("docs/reproducing.md", "plures paper pflego"): "half an hour; tests/papers/test_running.py runs a small paper",
+    ("docs/reproducing.md", "plures paper fedspa"): "an hour or two where the data are at hand",
     ("docs/reproducing.md", "plures paper check"): "a quarter of an hour: make reproduce-micro",
     ("docs/tour.md", "plures demo"): "a minute; tests/e2e/test_demo.py runs it",
     (
