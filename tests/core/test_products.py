@@ -11,7 +11,18 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 from plures.core import products
+from plures.core.client import run_client
+from plures.core.context import lone_facts, make_visit
+from plures.core.loop import start
+from plures.core.networks import OneNetwork
 from plures.core.products import FasterLinear, add_product, faster_products, linear, product, suits
+from plures.core.program import Program
+from plures.core.types import Batch
+from plures.data import federate
+from plures.engines.cached import cached_steps
+from plures.local import steps
+from plures.methods import fedavg
+from plures.stores.memory import MemoryStore
 
 NEAR = 2e-5
 """Of sums of some hundred numbers around 1, in single precision."""
@@ -190,3 +201,18 @@ def test_products_by_hand(width, faster):
     assert_close(add_product(into.clone(), left, right, alpha=-0.5), into.double() - 0.5 * exact)
     assert_close(add_product(into.clone(), left, right, beta=0.9, alpha=2.0), 0.9 * into.double() + 2.0 * exact)
     assert len(faster) == (3 if width == 300 else 0)
+
+
+@pytest.mark.parametrize(
+    ("stepping", "least"), [(cached_steps, 2), (None, 0)], ids=["an engine's steps", "plain steps"]
+)
+def test_a_clients_work_is_faster_with_an_engines_steps_alone(stepping, least, faster):
+    examples = Batch(drawn(64, 256), torch.arange(64) % 10)
+    federation = federate([(examples, examples)], num_classes=10)
+    network = nn.Sequential(nn.Linear(256, 300), nn.GELU(), nn.Linear(300, 10))
+    program = Program(fedavg(budget=steps(1)), OneNetwork(module=network), loss=F.cross_entropy, seed=0)
+    visit = make_visit(program, federation, MemoryStore(), start(program), 0, 1, lone_facts(federation, 0))
+
+    run_client(program.method, program.binding(0), visit, stepping=stepping)
+
+    assert len(faster) == least, "forward and back to the weights of the first layer; the second has little work"
